@@ -58,8 +58,7 @@ internal/notice
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/store internal/text internal/tracing
 internal/recovery                .
 internal/record                  . internal/store
-workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
-internal/sizer                   . internal/contract
+workflows                        . internal/contract internal/names internal/payload internal/text
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
 internal/test/storetest          . internal/contract internal/results internal/store

@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -117,7 +116,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 		Arg: e.in.Arg, ArgFile: e.in.ArgFile, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
-		Together: e.sizer.Together(), Guessed: !e.sizer.Told && (e.inFlight > 0 || len(e.todo) > 0),
+		Together: e.sizer.Together(), Guessed: !e.sizer.Informed && (e.inFlight > 0 || len(e.todo) > 0),
 	}
 	if forced {
 		chunk.Limit = 0
@@ -171,7 +170,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > sizer.Slack*usual { // much slower items keep a pace of their own
+		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual { // much slower items keep a pace of their own
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)
@@ -195,7 +194,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 // items each do not become many pieces.
 func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
 	const steps = 8
-	pause := sizer.Pause(time.Duration(e.in.Backoff), piece.Tries)
+	pause := pauseBefore(time.Duration(e.in.Backoff), piece.Tries)
 	step := max(1, pause/steps)
 	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
 	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/sizer"
 )
 
 const (
@@ -43,7 +42,7 @@ type engine struct {
 
 	total int64
 	todo  contract.Backlog
-	sizer sizer.Sizer
+	sizer sizer
 	tally tally
 
 	inFlight int
@@ -70,7 +69,7 @@ var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, items: in.Items, sizer: sizer.New(in)}
+	e := &engine{id: id, in: in, items: in.Items, sizer: newSizer(in)}
 	e.turn.wake = func() { e.changed = true }
 	e.ladder = newLadder(in, func(ctx workflow.Context) {
 		e.changed = true

@@ -25,8 +25,6 @@ type mapping struct {
 	rounds   int
 	lost     string
 	segments segments
-	// ignored are the names of signals that nobody handles.
-	ignored []string
 }
 
 // listen registers the query progress and the updates pause, resume and window.
@@ -43,7 +41,6 @@ func (m *mapping) listen(ctx workflow.Context) error {
 		}
 	}
 	none := func(raw converter.RawValue) error { return payload.Absent(raw, "is not taken; give no argument") }
-	workflow.Go(ctx, m.noteSignals)
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func(raw converter.RawValue) (gpumux.Progress, error) {
 			return m.progress(workflow.Now(ctx)), none(raw)

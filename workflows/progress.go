@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -80,25 +79,6 @@ func (m *mapping) done() int64 {
 	return p.Succeeded + p.Failed
 }
 
-// noteSignals tells once of each signal that nobody handles: no client gets an answer to
-// a signal.
-func (m *mapping) noteSignals(ctx workflow.Context) {
-	unknown := func() []string {
-		return slices.DeleteFunc(workflow.GetUnhandledSignalNames(ctx), func(name string) bool { return name == tellSignal })
-	}
-	for workflow.Await(ctx, func() bool { return len(unknown()) > len(m.ignored) }) == nil {
-		all := unknown()
-		slices.Sort(all)
-		for _, name := range all {
-			if !slices.Contains(m.ignored, name) {
-				workflow.GetLogger(ctx).Warn("a map does not know this signal; it takes updates", "signal", name)
-			}
-		}
-		m.ignored = all
-		m.show(ctx)
-	}
-}
-
 // makeSearchable sets the search attributes of a map that its client started without.
 func (m *mapping) makeSearchable(ctx workflow.Context) {
 	if _, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed); has {
@@ -113,11 +93,11 @@ func (m *mapping) makeSearchable(ctx workflow.Context) {
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
-	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs(), m.ignored))
+	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs()))
 	// To set an attribute that the server lacks would stop the workflow. A run that was
 	// started with it shows that the server has it.
-	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
-	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && told != p.Failed) {
+	shown, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (shown == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && shown != p.Failed) {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
 			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
 		}

@@ -1,15 +1,11 @@
 package workflows_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
@@ -119,21 +115,4 @@ func TestRegistered_RefusesFurtherArguments(t *testing.T) {
 	require.Len(t, refused, 2)
 	require.Contains(t, refused[gpumux.PauseUpdate], "give no argument")
 	require.Contains(t, refused[gpumux.WindowUpdate], "second argument")
-}
-
-// A signal has no answer, so the log says once that nobody handles it.
-func TestRegistered_TellsOfSignalsThatNobodyHandles(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	var log bytes.Buffer
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
-	env := suite.NewTestWorkflowEnvironment()
-	(&worker{odd: raises}).register(env)
-	for at, name := range []string{"pause", "hurry", "pause"} {
-		env.RegisterDelayedCallback(func() { env.SignalWorkflow(name, at) }, time.Duration(at+1)*time.Minute)
-	}
-	env.ExecuteWorkflow(gpumux.MapWorkflow, waiting)
-	require.NotNil(t, workflows.FaultOf(env.GetWorkflowError()), "it ends with its deadline")
-	for _, name := range []string{"pause", "hurry"} {
-		require.Equal(t, 1, strings.Count(log.String(), "does not know this signal; it takes updates\" "+"signal="+name), log.String())
-	}
 }

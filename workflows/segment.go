@@ -13,7 +13,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -135,7 +134,7 @@ func (s *segments) start(ctx workflow.Context) {
 	carry := e.carry()
 	carry.Todo, carry.Started, carry.MayFail = pieces, s.of.started, e.tally.mayFail(s.of.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak, carry.Recent = 0, 0, nil, 0, 0, nil, nil
-	if abreast > sizer.MinAbreast {
+	if abreast > minAbreast {
 		carry.Abreast = abreast
 	}
 	carry.Beyond = e.todo.Items()
@@ -235,8 +234,8 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	e := newEngine(info.ParentWorkflowExecution.ID, in, 0)
 	e.resume(*carry)
 	e.parts = contract.PartsOf(in.Output)
-	e.sizer.Share = max(sizer.MinAbreast, carry.Abreast)
-	pause := tellEvery * time.Duration(e.sizer.Share) / sizer.MinAbreast
+	e.sizer.Share = max(minAbreast, carry.Abreast)
+	pause := tellEvery * time.Duration(e.sizer.Share) / minAbreast
 	e.drain = func() bool { return e.tally.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {

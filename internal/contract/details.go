@@ -10,11 +10,11 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Details is a map's progress for the Web UI, in Markdown, with the signals that it
-// ignored. The kinds are sorted, so that a replay repeats it.
+// Details is a map's progress for the Web UI, in Markdown. The kinds are sorted, so
+// that a replay repeats it.
 //
 //workflowcheck:ignore
-func Details(p gpumux.Progress, ladder, ignored []string) string {
+func Details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder
 	phase := string(p.Phase)
 	if p.Paused {
@@ -40,9 +40,6 @@ func Details(p gpumux.Progress, ladder, ignored []string) string {
 	}
 	for _, pool := range p.PassedOver {
 		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + text.Plain(pool) + "\n")
-	}
-	if len(ignored) > 0 {
-		b.WriteString("\nSignals that a map does not know, and ignores: " + text.Plain(strings.Join(ignored[:min(len(ignored), 5)], ", ")) + "\n")
 	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")

@@ -45,7 +45,7 @@ func Pack(to io.Writer, name string) (Packer, error) {
 var archives = []archive{
 	{"gzip", []string{".gz", ".gzip"},
 		func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) },
-		newMembers,
+		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 		func(w io.Writer) (Packer, error) { return gzip.NewWriter(w), nil }},
 	{"zstd", []string{".zst", ".zstd"},
 		func(head []byte) bool {
@@ -57,47 +57,6 @@ var archives = []archive{
 			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		},
 		func(w io.Writer) (Packer, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }},
-}
-
-// members are those of a gzip archive, one after the other. As for gzip itself, zeros
-// behind one do not count: tapes and disks fill their blocks with them.
-type members struct {
-	from *bufio.Reader
-	one  *gzip.Reader
-}
-
-func newMembers(r io.Reader) (io.Reader, error) {
-	m := &members{from: bufio.NewReader(r)}
-	one, err := gzip.NewReader(m.from)
-	if err == nil {
-		m.one = one
-		one.Multistream(false)
-	}
-	return m, err
-}
-
-func (m *members) Read(data []byte) (int, error) {
-	for {
-		n, err := m.one.Read(data)
-		if err == io.EOF && n > 0 {
-			err = nil
-		}
-		if err != io.EOF {
-			return n, err
-		}
-		next := byte(0)
-		for err = nil; next == 0 && err == nil; {
-			next, err = m.from.ReadByte()
-		}
-		if err != nil {
-			return 0, err
-		}
-		_ = m.from.UnreadByte() // one was read
-		if err := m.one.Reset(m.from); err != nil {
-			return 0, err
-		}
-		m.one.Multistream(false)
-	}
 }
 
 // cutArchive cuts the ending of a compressed file off a name.

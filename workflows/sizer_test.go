@@ -1,4 +1,4 @@
-package sizer
+package workflows
 
 import (
 	"testing"
@@ -14,28 +14,28 @@ import (
 // segment stays far below the server's limit for one workflow.
 func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	for slots := 1; slots <= gpumux.MaxWindow/2; slots++ {
-		whole := New(gpumux.MapInput{})
+		whole := newSizer(gpumux.MapInput{})
 		whole.learnSlots(map[string]int{"w": slots})
-		part := New(gpumux.MapInput{})
+		part := newSizer(gpumux.MapInput{})
 		part.learnSlots(map[string]int{"w": slots})
 		part.Share = whole.Abreast()
 		require.GreaterOrEqual(t, part.Part()*part.Share, 2*slots-part.Share, "%d slots", slots)
 		require.LessOrEqual(t, part.Part(), segmentWindow)
-		require.LessOrEqual(t, whole.Part(), maxPending, "a map that runs its chunks itself")
+		require.LessOrEqual(t, whole.Part(), maxInFlight, "a map that runs its chunks itself")
 		require.LessOrEqual(t, part.Share, 64)
 	}
-	beyond := New(gpumux.MapInput{})
+	beyond := newSizer(gpumux.MapInput{})
 	beyond.learnSlots(map[string]int{"w": 1 << 20})
 	require.Equal(t, gpumux.MaxWindow, beyond.Whole())
-	fixed := New(gpumux.MapInput{Window: 3000})
+	fixed := newSizer(gpumux.MapInput{Window: 3000})
 	require.Equal(t, 12, fixed.Abreast())
-	require.Equal(t, maxPending, fixed.Part())
+	require.Equal(t, maxInFlight, fixed.Part())
 }
 
 // A task that takes many items at once gets chunks that fill it, however long its items
 // take; toward the end a slot gets its share at once.
 func TestSizer_ChunksFillABatch(t *testing.T) {
-	s := New(gpumux.MapInput{})
+	s := newSizer(gpumux.MapInput{})
 	slow := contract.ChunkResult{Worker: "w", Slots: 2, Ran: 128, Busy: gpumux.Duration(128 * time.Second)}
 	s.Learn(slow)
 	require.EqualValues(t, 10, s.Size(contract.Piece{}, 10_000), "10 s of work")
@@ -49,12 +49,12 @@ func TestSizer_ChunksFillABatch(t *testing.T) {
 
 // What a slot takes at a time decides before anything else is known.
 func TestSizer_ChunksFillASlotFromTheFirstOn(t *testing.T) {
-	s := New(gpumux.MapInput{})
+	s := newSizer(gpumux.MapInput{})
 	s.Likely = 2
-	require.False(t, s.Told)
+	require.False(t, s.Informed)
 	require.EqualValues(t, 15, s.Size(contract.Piece{}, 120))
 	s.Learn(contract.ChunkResult{Worker: "w", Slots: 2, Batch: 64})
-	require.True(t, s.Told)
+	require.True(t, s.Informed)
 	require.EqualValues(t, 64, s.Together())
 	require.EqualValues(t, 128, s.Size(contract.Piece{}, 400), "two micro-batches")
 	require.EqualValues(t, 64, s.Size(contract.Piece{}, 200), "whole ones")
@@ -65,7 +65,7 @@ func TestSizer_ChunksFillASlotFromTheFirstOn(t *testing.T) {
 
 // Where items run at the same time a slot has several chunks, which fill it together.
 func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
-	s := New(gpumux.MapInput{})
+	s := newSizer(gpumux.MapInput{})
 	s.Sparing = true
 	s.Learn(contract.ChunkResult{Worker: "w", Slots: 1, Concurrent: 256})
 	require.EqualValues(t, 256, s.Size(contract.Piece{}, 600))
@@ -83,21 +83,21 @@ func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
 	for range 100 {
 		s.LearnShare(2*time.Second, 2*time.Second)
 	}
-	require.Equal(t, 4, s.own(), "chunks side by side in a slot have one slot")
+	require.Equal(t, 4, s.share(), "chunks side by side in a slot have one slot")
 	require.EqualValues(t, 256, s.Size(contract.Piece{}, 100_000), "though a second of work would be less")
 
-	var next Sizer
+	var next sizer
 	next.Slots = map[string]int{}
 	next.Resume(contract.Carry{Pace: s.Carry(), Slots: s.Slots})
 	require.Equal(t, s.Size(contract.Piece{}, 1000), next.Size(contract.Piece{}, 1000), "segments know it too")
 
-	fixed := New(gpumux.MapInput{Chunk: 10})
+	fixed := newSizer(gpumux.MapInput{Chunk: 10})
 	fixed.Learn(contract.ChunkResult{Worker: "w", Slots: 1, Concurrent: 256})
 	require.Equal(t, 40, fixed.Part(), "384 items and a chunk more")
 }
 
-func sizerOf(ran, batch int64) *Sizer {
-	s := New(gpumux.MapInput{})
+func sizerOf(ran, batch int64) *sizer {
+	s := newSizer(gpumux.MapInput{})
 	s.Learn(contract.ChunkResult{Worker: "w", Slots: 2, Ran: ran, Busy: gpumux.Duration(time.Minute), Batch: batch})
 	return &s
 }

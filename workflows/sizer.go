@@ -1,11 +1,4 @@
-// Package sizer decides how a map is cut: how many items the next chunk has, for how long
-// it may take items, how many chunks are in flight, and how long an item that raised
-// waits.
-//
-// It owns what a map has learnt of its items and of the workers' slots. It never sees a
-// workflow, an activity or a clock: the same calls give the same answers, as a replay
-// needs. Nothing runs between calls.
-package sizer
+package workflows
 
 import (
 	"cmp"
@@ -40,28 +33,30 @@ const (
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
-	// MinAbreast segments run at once, more with many slots. segmentWindow bounds one's
+	// minAbreast segments run at once, more with many slots. segmentWindow bounds one's
 	// chunks in flight by half of its chunks, so that its slots are full for most of its
 	// life.
-	MinAbreast    = 2
+	minAbreast    = 2
 	segmentWindow = 250
 	// minWindow keeps a queue short even behind a single slot.
 	minWindow = 4
-	// maxPending is the most chunks in flight of a workflow; the server refuses over 2,000.
-	maxPending = 1000
+	// maxInFlight is the most chunks in flight of a workflow; the server refuses over 2,000.
+	maxInFlight = 1000
 	// maxPause bounds the pause before another try, unless the first one is longer.
 	maxPause = time.Minute
-	// A chunk hands back items not begun after Slack times the expected time, but at least
+	// A chunk hands back items not begun after slack times the expected time, but at least
 	// minLimit, and at most maxLate over it.
-	Slack    = 2
+	slack    = 2
 	minLimit = 200 * time.Millisecond
 	// behindLimit is for the chunks behind the first ones, while no pace is known.
 	behindLimit = 800 * time.Millisecond
 	maxLate     = 1500 * time.Millisecond
 )
 
-// Sizer decides how many items the next chunk has and how many chunks are in flight.
-type Sizer struct {
+// sizer decides how a map is cut: how many items the next chunk has, for how long it may
+// take items, and how many chunks are in flight. It never asks a clock: the same calls
+// give the same answers, as a replay needs.
+type sizer struct {
 	fixedChunk int64
 	// Fixed is the window that people asked for, or 0.
 	Fixed int
@@ -70,10 +65,10 @@ type Sizer struct {
 	Largest int64
 	// batch is the most items that the task takes in one call, concurrent how many it runs
 	// at the same time. Both are 0 for a task that takes one after the other, and until
-	// Told.
+	// Informed.
 	batch, concurrent int64
-	// Told says that a worker has told them.
-	Told bool
+	// Informed says that a worker has told them.
+	Informed bool
 	// Inline says that all results travel in the history.
 	Inline bool
 	// Slots counts those of each worker, seen is their sum.
@@ -99,21 +94,21 @@ type Sizer struct {
 }
 
 // New begins with what a map's input says.
-func New(in gpumux.MapInput) Sizer {
-	return Sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
+func newSizer(in gpumux.MapInput) sizer {
+	return sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
 }
 
 // Size is the number of items of the next chunk of a piece when left items are not yet
 // handed out.
-func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
+func (s *sizer) Size(piece contract.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
-	perItem, slots, own := s.Pace(piece), int64(max(1, s.count())), int64(s.own())
+	perItem, slots, share := s.Pace(piece), int64(max(1, s.count())), int64(s.share())
 	size := min((left+s.Beyond)/(2*slots), gpumux.MaxChunk)
 	if s.Largest == 0 {
 		// Nobody knows what items take; the limit hands back what is too much.
-		return s.whole(max(1, size/2, s.least(left+s.Beyond, slots)))
+		return s.whole(max(1, size/2, s.minItems(left+s.Beyond, slots)))
 	}
 	size = min(size, s.Largest*maxGrowth)
 	if perItem > 0 {
@@ -123,19 +118,19 @@ func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 		size = min(size, piece.Len()/(2*slots), int64(maxLate/perItem))
 	}
 	if perItem > 0 {
-		least := max(shortestChunk, time.Duration(slots)*shortestPerSlot) * time.Duration(slots) / time.Duration(own)
-		if own < slots && piece.Pace == 0 {
-			least = max(least, time.Duration((left+s.Beyond)/(2*own))*perItem)
+		shortest := max(shortestChunk, time.Duration(slots)*shortestPerSlot) * time.Duration(slots) / time.Duration(share)
+		if share < slots && piece.Pace == 0 {
+			shortest = max(shortest, time.Duration((left+s.Beyond)/(2*share))*perItem)
 		}
-		size = max(size, min(int64(min(least, maxShortest)/perItem), s.Largest*maxGrowth, gpumux.MaxChunk))
+		size = max(size, min(int64(min(shortest, maxShortest)/perItem), s.Largest*maxGrowth, gpumux.MaxChunk))
 	}
-	return s.whole(max(1, size, s.least(left+s.Beyond, slots)))
+	return s.whole(max(1, size, s.minItems(left+s.Beyond, slots)))
 }
 
-// least is how many items a chunk has at least, of so many that are left: what fills a
+// minItems is how many items a chunk has at least, of so many that are left: what fills a
 // slot, as far as its share of them does. Items that run at the same time gain little by
 // being spread, and small chunks would leave some of them behind.
-func (s *Sizer) least(left, slots int64) int64 {
+func (s *sizer) minItems(left, slots int64) int64 {
 	floor := min(s.full(), max((left+slots-1)/slots, s.concurrent/4), gpumux.MaxChunk)
 	if s.concurrent == 0 && s.Largest > 0 {
 		return min(floor, s.Largest*maxGrowth)
@@ -144,7 +139,7 @@ func (s *Sizer) least(left, slots int64) int64 {
 }
 
 // whole rounds a chunk down to whole micro-batches, if it has any.
-func (s *Sizer) whole(size int64) int64 {
+func (s *sizer) whole(size int64) int64 {
 	if s.batch > 0 && size > s.batch {
 		return size / s.batch * s.batch
 	}
@@ -153,7 +148,7 @@ func (s *Sizer) whole(size int64) int64 {
 
 // full is how many items fill a slot: so many run at the same time, or it begins and ends
 // with few of them under way.
-func (s *Sizer) full() int64 {
+func (s *sizer) full() int64 {
 	full := max(minBatches*s.batch, s.concurrent)
 	if s.Inline {
 		return min(full, contract.FirstInline)
@@ -161,12 +156,12 @@ func (s *Sizer) full() int64 {
 	return full
 }
 
-// Together is how many items a slot has under way at a time; 0: one, or it is not Told.
-func (s *Sizer) Together() int64 { return max(s.batch, s.concurrent) }
+// Together is how many items a slot has under way at a time; 0: one, or it is not Informed.
+func (s *sizer) Together() int64 { return max(s.batch, s.concurrent) }
 
 // chunksPerSlot is how many chunks one slot works on at a time: those whose items run at
 // the same time, and half as many items that wait for them.
-func (s *Sizer) chunksPerSlot() int {
+func (s *sizer) chunksPerSlot() int {
 	if s.concurrent == 0 {
 		return 1
 	}
@@ -175,14 +170,14 @@ func (s *Sizer) chunksPerSlot() int {
 }
 
 // Pace is the expected time of an item of a piece.
-func (s *Sizer) Pace(piece contract.Piece) time.Duration {
+func (s *sizer) Pace(piece contract.Piece) time.Duration {
 	return cmp.Or(time.Duration(piece.Pace), s.PerItem)
 }
 
 // Limit is the time after which a chunk takes no further item, because its items are
 // slower than others and other slots should have the rest. 0 means none. It is called
 // once per chunk that is handed out.
-func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
+func (s *sizer) Limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
 		return 0
@@ -196,12 +191,12 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 			return behindLimit
 		}
 	}
-	return max(minLimit, min(Slack*likely, likely+maxLate))
+	return max(minLimit, min(slack*likely, likely+maxLate))
 }
 
 // Whole is the number of chunks that the map should have in flight: one more than each
 // slot works on, so that it finds its next chunk waiting.
-func (s *Sizer) Whole() int {
+func (s *sizer) Whole() int {
 	if s.Fixed > 0 {
 		return s.Fixed
 	}
@@ -209,16 +204,16 @@ func (s *Sizer) Whole() int {
 }
 
 // count is how many slots there are, as far as is known.
-func (s *Sizer) count() int {
+func (s *sizer) count() int {
 	if s.seen > 0 {
 		return s.seen
 	}
-	return min(cmp.Or(s.Likely, firstSlots), maxPending) << s.widened
+	return min(cmp.Or(s.Likely, firstSlots), maxInFlight) << s.widened
 }
 
-// own is how many slots the map has beside others. By Little's law they are as many as it
+// share is how many slots the map has beside others. By Little's law they are as many as it
 // has chunks in flight, times the part of that time in which a chunk has a slot.
-func (s *Sizer) own() int {
+func (s *sizer) share() int {
 	all, flight := max(1, s.count()), s.flight.Microseconds()
 	if flight == 0 {
 		return all
@@ -228,7 +223,7 @@ func (s *Sizer) own() int {
 }
 
 // longest is the expected time of the longest chunk.
-func (s *Sizer) longest() time.Duration {
+func (s *sizer) longest() time.Duration {
 	if s.flight == 0 {
 		return longestChunk // of workers that do not tell for how long they held a chunk
 	}
@@ -237,7 +232,7 @@ func (s *Sizer) longest() time.Duration {
 
 // Wait is how long to wait for a finished chunk before the window is widened; 0 means for
 // ever.
-func (s *Sizer) Wait() time.Duration {
+func (s *sizer) Wait() time.Duration {
 	if s.Fixed > 0 || s.seen > 0 || s.Likely > 0 || s.Whole() >= widest {
 		return 0
 	}
@@ -245,25 +240,25 @@ func (s *Sizer) Wait() time.Duration {
 }
 
 // Widen doubles the window: nothing has finished within Wait.
-func (s *Sizer) Widen() { s.widened++ }
+func (s *sizer) Widen() { s.widened++ }
 
 // Part is the number of chunks that this workflow should have in flight.
-func (s *Sizer) Part() int {
+func (s *sizer) Part() int {
 	whole := s.Whole()
 	if s.Sparing && s.Fixed == 0 && s.concurrent == 0 {
 		whole = min(whole, max(minWindow, s.count())+s.finished)
 	}
-	return min(maxPending, max(1, whole/max(1, s.Share)))
+	return min(maxInFlight, max(1, whole/max(1, s.Share)))
 }
 
 // Abreast is how many segments the map needs at once, so that one fills the slots while
 // another ends.
-func (s *Sizer) Abreast() int {
-	return max(MinAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
+func (s *sizer) Abreast() int {
+	return max(minAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
 
 // Carry returns the measurements for the map's other workflows.
-func (s *Sizer) Carry() contract.Pace {
+func (s *sizer) Carry() contract.Pace {
 	return contract.Pace{
 		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
 		Likely: s.Likely, Batch: s.batch, Concurrent: s.concurrent,
@@ -271,24 +266,24 @@ func (s *Sizer) Carry() contract.Pace {
 }
 
 // Resume takes over what another workflow has learnt, which is newer.
-func (s *Sizer) Resume(c contract.Carry) {
+func (s *sizer) Resume(c contract.Carry) {
 	s.Largest, s.PerItem = max(s.Largest, c.Largest), time.Duration(c.PerItem)
 	s.flight, s.held, s.Likely = time.Duration(c.Flight), time.Duration(c.Held), c.Likely
 	s.learnSlots(c.Slots)
 	s.learnTogether(c.Batch, c.Concurrent)
-	s.Told = s.Told || s.Largest > 0
+	s.Informed = s.Informed || s.Largest > 0
 }
 
 // learnTogether learns how many items a slot has under way at a time.
-func (s *Sizer) learnTogether(batch, concurrent int64) {
+func (s *sizer) learnTogether(batch, concurrent int64) {
 	s.batch, s.concurrent = max(s.batch, batch), max(s.concurrent, concurrent)
-	s.Told = s.Told || s.batch > 0 || s.concurrent > 0
+	s.Informed = s.Informed || s.batch > 0 || s.concurrent > 0
 }
 
 // learnSlots learns how many slots workers have. The order of a sum does not matter.
 //
 //workflowcheck:ignore
-func (s *Sizer) learnSlots(slots map[string]int) {
+func (s *sizer) learnSlots(slots map[string]int) {
 	for worker, count := range slots {
 		s.seen += count - s.Slots[worker]
 		s.Slots[worker] = count
@@ -297,7 +292,7 @@ func (s *Sizer) learnSlots(slots map[string]int) {
 
 // LearnShare learns from a chunk that was in flight so long, and had a slot for so long.
 // The window's chunks weigh as much as all older ones together.
-func (s *Sizer) LearnShare(flight, held time.Duration) {
+func (s *sizer) LearnShare(flight, held time.Duration) {
 	if held <= 0 || flight <= 0 {
 		return
 	}
@@ -308,7 +303,7 @@ func (s *Sizer) LearnShare(flight, held time.Duration) {
 
 // Learn learns from a finished chunk. Newer chunks weigh as much as all older ones
 // together.
-func (s *Sizer) Learn(result contract.ChunkResult) {
+func (s *sizer) Learn(result contract.ChunkResult) {
 	if result.Worker != "" {
 		s.learnSlots(map[string]int{result.Worker: result.Slots})
 	}
@@ -316,7 +311,7 @@ func (s *Sizer) Learn(result contract.ChunkResult) {
 	if result.Ran == 0 {
 		return
 	}
-	s.Told = true
+	s.Informed = true
 	cost := time.Duration(result.Busy) / time.Duration(result.Ran)
 	if s.Largest == 0 {
 		s.PerItem = cost
@@ -329,7 +324,7 @@ func (s *Sizer) Learn(result contract.ChunkResult) {
 
 // Pause is how long an item waits that has raised so many times after the first
 // one: it doubles with each.
-func Pause(first time.Duration, more int) time.Duration {
+func pauseBefore(first time.Duration, more int) time.Duration {
 	pause := first
 	for try := 0; try < more && pause < maxPause; try++ {
 		pause = min(2*pause, max(first, maxPause))
