@@ -37,9 +37,9 @@ cmd/gpumux-worker                internal/cli
 internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/text internal/tracing starter workers workers/config
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
-starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/payload internal/results internal/store internal/text workflows
-workers                          . codec gpu activities internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
-internal/fleet                   . codec internal/contract internal/names internal/payload internal/tracing
+starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows
+workers                          . activities codec gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
+internal/fleet                   . codec internal/contract internal/names internal/tracing
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot
@@ -55,12 +55,11 @@ internal/process                 .
 internal/runtimes                clients/python
 clients/python
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/store internal/text internal/tracing
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/record internal/recovery internal/results internal/store internal/text internal/tracing
 internal/recovery                .
 internal/record                  . internal/store
-workflows                        . internal/contract internal/names internal/payload internal/text
+workflows                        . internal/contract internal/names internal/text
 workflows/workflowstest          . internal/contract internal/names internal/text
-internal/payload                 . internal/contract
 internal/test/storetest          . internal/contract internal/results internal/store
 internal/columns                 . internal/arrays internal/names internal/results internal/text
 internal/store                   . codec internal/contract internal/items internal/names internal/objects internal/results internal/text

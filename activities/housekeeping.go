@@ -18,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -57,7 +56,7 @@ func (l *Housekeeping) RegisterDescribe(r worker.ActivityRegistry) {
 
 // describe is DescribeWorker. A question about nothing in particular needs no input.
 func (l *Housekeeping) describe(ctx context.Context, raw converter.RawValue) (contract.WorkerInfo, error) {
-	if payload.Absent(raw, "") == nil {
+	if contract.Absent(raw, "") == nil {
 		return l.Describe(), nil
 	}
 	return checked(func(_ context.Context, in contract.DescribeInput) (contract.WorkerInfo, error) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // checked is an activity that reads and validates its input before it calls f, and whose
@@ -22,7 +21,7 @@ func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context
 		defer func() { err = failure(err) }()
 		var in In
 		var skew *contract.SkewError
-		switch err := payload.Decode(raw, &in); {
+		switch err := contract.DecodePayload(raw, &in); {
 		case errors.As(err, &skew):
 			return out, retry(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Blameless: true, Message: skew.Error(),
 				Hint: fmt.Sprintf("upgrade the workers of the queue %s to the gpumux of the workflow, whose contract is version %d, or a later one; "+

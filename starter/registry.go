@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Status is how a run of a map stands.
@@ -118,7 +117,7 @@ func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
 	}
 	if note := info.GetMemo().GetFields()[memoKey]; note != nil {
 		err := r.data.FromPayload(note, &one.Memo)
-		if err != nil && (fleet.Sealed(err) || !payload.Unfit(err)) { // one that does not fit counts as none
+		if err != nil && (fleet.Sealed(err) || !contract.Unfit(err)) { // one that does not fit counts as none
 			one.Unread = fleet.WithKeysHint(err)
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/store"
 )
 
@@ -113,7 +113,7 @@ func addInput(data converter.DataConverter, u *used, of string, input *commonpb.
 	}
 	if err != nil {
 		wrong := fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
-		if fleet.Sealed(err) && runs || text == nil && !payload.Unfit(err) { // a codec that failed may yet read it
+		if fleet.Sealed(err) && runs || text == nil && !contract.Unfit(err) { // a codec that failed may yet read it
 			return wrong
 		}
 		u.unread(wrong)

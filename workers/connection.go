@@ -16,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/store"
 )
@@ -35,7 +34,7 @@ func (w *Worker) readKeys() error {
 		if w.o.Codec == nil {
 			w.o.Codec = keys
 			if !w.config.Codec.AcceptPlain {
-				w.o.Codec = payload.Noticing{PayloadCodec: keys}
+				w.o.Codec = contract.Noticing{PayloadCodec: keys}
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Keys are read, and what is wrong with them is told, before anything starts.
@@ -31,7 +31,7 @@ func TestKeys_ComeFromTheFilesFolder(t *testing.T) {
 	w, err := New(c, Options{Inventory: onlyCPU(t)})
 	require.NoError(t, err)
 	require.Equal(t, "a", w.objects.Current())
-	require.IsType(t, &codec.Keys{}, w.o.Codec.(payload.Noticing).PayloadCodec)
+	require.IsType(t, &codec.Keys{}, w.o.Codec.(contract.Noticing).PayloadCodec)
 }
 
 // A codec of a program's own leaves the store as it is, and the log says so.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -133,7 +132,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
-		err := payload.Get(ctx, future, &result)
+		err := contract.Get(ctx, future, &result)
 		passed := leave()
 		switch {
 		case err != nil && passed:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 const (
@@ -171,7 +170,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
-		err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
+		err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
 		e.inFlight--
 		e.changed = true
 		if e.fail(err); err == nil {

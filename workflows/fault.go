@@ -8,13 +8,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // FaultOf finds the fault behind an error of a map or a call, or nil. It works on what a
 // client gets from a workflow, too. In the workflow itself errors.As finds the
 // *gpumux.Fault as well.
-func FaultOf(err error) *gpumux.Fault { return payload.FaultIn(err) }
+func FaultOf(err error) *gpumux.Fault { return contract.FaultIn(err) }
 
 // unwrapFault removes the activity's wrapping from an error, so that a failed map says
 // what happened in its first line.
@@ -26,7 +26,7 @@ func unwrapFault(err error) error {
 		return err
 	}
 	var app *temporal.ApplicationError
-	if fault := payload.FaultTold(err); fault != nil && errors.As(err, &app) {
+	if fault := contract.FaultTold(err); fault != nil && errors.As(err, &app) {
 		message := app.Message() // which may name the item besides
 		if message == fault.Error() {
 			message = textOf(fault)

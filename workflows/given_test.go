@@ -12,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -50,7 +49,7 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 func TestRegistered_AnUnencryptedInputIsRefused(t *testing.T) {
 	sent, err := converter.GetDefaultDataConverter().ToPayload(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}})
 	require.NoError(t, err)
-	noticing := codec.Converter(nil, payload.Noticing{PayloadCodec: converter.NewZlibCodec(converter.ZlibCodecOptions{})})
+	noticing := codec.Converter(nil, contract.Noticing{PayloadCodec: converter.NewZlibCodec(converter.ZlibCodecOptions{})})
 	var raw converter.RawValue
 	require.NoError(t, noticing.FromPayload(sent, &raw))
 	w := &worker{}

@@ -13,7 +13,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -127,7 +126,7 @@ func (r *rung) follow(ctx workflow.Context, away bool, limit time.Duration, tell
 
 // ask waits until a worker has answered, or until none has begun to for so long.
 func (r *rung) ask(ctx workflow.Context, in contract.WatchInput, limit time.Duration) error {
-	return payload.Get(ctx, workflow.ExecuteActivity(watching(ctx, r.name, r.queue, limit), contract.WatchPool, in), nil)
+	return contract.Get(ctx, workflow.ExecuteActivity(watching(ctx, r.name, r.queue, limit), contract.WatchPool, in), nil)
 }
 
 // watching is for an activity that ends if no worker has begun it for so long.

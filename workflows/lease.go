@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -54,7 +53,7 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 	for _, rung := range l.rungs {
 		l.queues = append(l.queues, contract.LeaseQueue(names.PoolQueue(rung)))
 	}
-	err := payload.Read(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }), &l.id)
+	err := contract.ReadRecorded(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }), &l.id)
 	return l, err
 }
 
@@ -131,7 +130,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
 		s := workflow.NewSelector(ctx).AddFuture(opened, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {})
 		if !watched.IsReady() {
-			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(payload.Get(ctx, f, nil)) })
+			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(contract.Get(ctx, f, nil)) })
 		}
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		s.Select(ctx)
@@ -139,7 +138,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	switch {
 	case opened.IsReady():
 		var answer contract.SlotAnswer
-		err := payload.Get(ctx, opened, &answer)
+		err := contract.Get(ctx, opened, &answer)
 		if err == nil {
 			if l.seat = answer.Seat; l.deadline.IsZero() {
 				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
@@ -186,11 +185,11 @@ func (l *lease) close(ctx workflow.Context) {
 	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.AnswerTimeout)
 	workflow.NewSelector(ctx).AddFuture(l.hold, func(workflow.Future) {}).AddFuture(
 		workflow.ExecuteActivity(closing, contract.CallSlot, in), func(f workflow.Future) {
-			if payload.Get(ctx, f, nil) != nil {
+			if contract.Get(ctx, f, nil) != nil {
 				l.letGo()
 			}
 		}).Select(ctx)
-	_ = payload.Get(ctx, l.hold, nil)
+	_ = contract.Get(ctx, l.hold, nil)
 }
 
 // call does a call, on another slot or with another process where those before are lost
@@ -232,8 +231,8 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	if !call.IsReady() {
 		return l.ended(ctx), nil
 	}
-	err := payload.Get(ctx, call, answer)
-	fault := payload.FaultTold(err)
+	err := contract.Get(ctx, call, answer)
+	fault := contract.FaultTold(err)
 	var timeout *temporal.TimeoutError
 	switch {
 	case err == nil:
@@ -253,8 +252,8 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 
 // ended is why the slot is not held any more.
 func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
-	err := payload.Get(ctx, l.hold, nil)
-	if fault := payload.FaultTold(err); fault != nil {
+	err := contract.Get(ctx, l.hold, nil)
+	if fault := contract.FaultTold(err); fault != nil {
 		return fault
 	}
 	fault := l.silent()

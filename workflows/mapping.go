@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // mapping is one run of gpumux.Map.
@@ -40,7 +39,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 			return nil
 		}
 	}
-	none := func(raw converter.RawValue) error { return payload.Absent(raw, "is not taken; give no argument") }
+	none := func(raw converter.RawValue) error { return contract.Absent(raw, "is not taken; give no argument") }
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func(raw converter.RawValue) (gpumux.Progress, error) {
 			return m.progress(workflow.Now(ctx)), none(raw)
@@ -67,7 +66,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 
 // windowOf reads the argument of the update "window".
 func windowOf(raw, second converter.RawValue) (window int, err error) {
-	if err := cmp.Or(payload.Absent(second, "is followed by a second argument; give a number"), payload.Decode(raw, &window)); err != nil {
+	if err := cmp.Or(contract.Absent(second, "is followed by a second argument; give a number"), contract.DecodePayload(raw, &window)); err != nil {
 		return 0, err
 	}
 	bad := gpumux.InputError{What: "window"}
@@ -88,7 +87,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if m.in.Source != "" {
 		var source contract.Source
 		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
-		err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "index "+m.in.Source), contract.IndexSource, index), &source)
+		err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "index "+m.in.Source), contract.IndexSource, index), &source)
 		if err != nil {
 			return err
 		}
@@ -110,7 +109,7 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
 	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner}
 	var found contract.Found
-	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
+	if err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
 		return err
 	}
 	m.engine.claim, m.engine.todo, m.engine.tally.counts = found.Claim, nil, contract.Counts{}
@@ -152,7 +151,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	m.show(ctx)
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
 	var merged contract.Merged
-	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in), &merged); err != nil {
+	if err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in), &merged); err != nil {
 		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -47,7 +46,7 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 	defer func() { e.asking = false }()
 	return found, e.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
-		return payload.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
+		return contract.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
 			contract.EditionInput{Task: task}), &found)
 	})
 }
@@ -66,7 +65,7 @@ func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 		in.Key = contract.ReducedOf(r.of.parts)
 	}
 	out, err := r.execute(ctx, in)
-	if fault := payload.FaultTold(err); fault != nil && ctx.Err() == nil {
+	if fault := contract.FaultTold(err); fault != nil && ctx.Err() == nil {
 		summary.ReduceFault = fault
 		return nil
 	}
@@ -100,9 +99,9 @@ func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out c
 	for rung := range e.ladder.rungs {
 		err = e.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
 			options.TaskQueue = queue
-			return payload.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in), &out)
+			return contract.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in), &out)
 		})
-		if fault := payload.FaultTold(err); fault == nil || !fault.Kind.Memory() {
+		if fault := contract.FaultTold(err); fault == nil || !fault.Kind.Memory() {
 			break
 		}
 	}

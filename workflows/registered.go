@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -27,19 +26,19 @@ func Register(r worker.WorkflowRegistry) {
 // on its input, if there is one.
 func describe(ctx workflow.Context, raw converter.RawValue) (offer contract.WorkerInfo, err error) {
 	var input []any
-	if payload.Absent(raw, "") != nil {
+	if contract.Absent(raw, "") != nil {
 		input = append(input, raw)
 	}
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.AnswerTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = payload.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker, input...), &offer)
+	err = contract.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker, input...), &offer)
 	return offer, err
 }
 
 // runMap is gpumux.Map: a map that any Temporal client can start with a JSON input.
 func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumux.Summary, err error) {
-	in, carry, err := payload.Map(ctx, raw, second)
+	in, carry, err := contract.ReadMap(ctx, raw, second)
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}

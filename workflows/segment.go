@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -151,7 +150,7 @@ func (s *segments) start(ctx workflow.Context) {
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.of.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
-		err := payload.Get(ctx, r.future, &done)
+		err := contract.Get(ctx, r.future, &done)
 		delete(s.open, id)
 		s.changed = true
 		if err != nil {
@@ -226,7 +225,7 @@ func (s *segments) addTo(p *gpumux.Progress) {
 // runSegment is gpumux.Segment: it runs its pieces until they are finished or its history
 // is long enough. It returns their counts and the pieces that are left.
 func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
-	in, carry, err := payload.Segment(ctx, raw)
+	in, carry, err := contract.ReadSegment(ctx, raw)
 	if err != nil {
 		return contract.Carry{}, invalid(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // LeaseOptions of WithSlot. The zero value is right for most leases.
@@ -128,7 +127,7 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 // The value has to be one that Python's pickle takes, as arrays and modules are.
 func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resident, error) {
 	var object string
-	err := payload.Read(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }), &object)
+	err := contract.ReadRecorded(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }), &object)
 	if err != nil {
 		return gpumux.Resident{}, err
 	}
@@ -139,7 +138,7 @@ func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resid
 	if err != nil {
 		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		_ = payload.Get(forgetting, workflow.ExecuteActivity(housekeeping(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}), nil)
+		_ = contract.Get(forgetting, workflow.ExecuteActivity(housekeeping(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}), nil)
 	}
 	return moved, err
 }

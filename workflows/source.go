@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -60,7 +59,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 			start()
 		}
 		var summary gpumux.Summary
-		err := payload.Get(ctx, child, &summary)
+		err := contract.Get(ctx, child, &summary)
 		budget.release()
 		switch _, late := errors.Unwrap(err).(*temporal.TimeoutError); {
 		case temporal.IsWorkflowExecutionAlreadyStartedError(err):
@@ -81,7 +80,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (page []Result[Out], next int64, err error) {
 	var read contract.Page
 	in := contract.PageInput{Output: output, From: from, Limit: limit}
-	err = payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in), &read)
+	err = contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in), &read)
 	for _, r := range read.Results {
 		page = append(page, resultOf[Out](r))
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Packages below name no flags; the command does, in what it says of their errors.
@@ -17,7 +17,7 @@ func TestMistake_NamesTheFlag(t *testing.T) {
 	for text, want := range map[string]string{
 		(&fleet.KeysError{}).Error():                                    "the workers' keys (--keys or GPUMUX_KEYS);",
 		fleet.WithKeysHint(converter.ErrEncodingIsNotSupported).Error(): "the workers' keys (--keys or GPUMUX_KEYS), or",
-		payload.ErrUnsealed.Error():                                     "the workers' keys (--keys or GPUMUX_KEYS), or",
+		contract.ErrUnsealed.Error():                                    "the workers' keys (--keys or GPUMUX_KEYS), or",
 	} {
 		require.NotContains(t, text, "--")
 		require.Contains(t, a.phrase(text), want)

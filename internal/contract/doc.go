@@ -2,7 +2,8 @@
 // pieces of work, parts, merges and reduces.
 //
 // It owns the inputs and results of the activities, the state that one run of a map hands
-// to the next, their names, and the rules for valid ones. It never does input or output,
-// and imports only the root package, internal/names and internal/text. It holds no state
-// and so never has to stop.
+// to the next, their names, the rules for valid ones, and the way from a payload to one:
+// anybody who may use the namespace can send any bytes, so nothing happens before the
+// whole input was read and checked. It does no input or output, holds no state and so
+// never has to stop.
 package contract

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -77,7 +77,7 @@ func decode(ctx context.Context, c payloadCodec, reply any) error {
 	}
 	return change(ctx, message, func(payloads []*common.Payload) error {
 		return inBatches(ctx, payloads, c, converter.PayloadCodec.Decode, func(p *common.Payload, err error) error {
-			payload.MarkRefused(p, err)
+			contract.MarkRefused(p, err)
 			return nil
 		})
 	})

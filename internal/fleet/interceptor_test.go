@@ -32,7 +32,6 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 const (
@@ -209,7 +208,7 @@ func TestInterceptor_ARefusedPayload(t *testing.T) {
 		all := got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()
 		require.Equal(t, `"whole"`, string(all[0].GetData()), name)
 		require.Equal(t, `"open"`, string(all[2].GetData()), name)
-		err = payload.Decode(converter.NewRawValue(all[1]), new(contract.PartsInput))
+		err = contract.DecodePayload(converter.NewRawValue(all[1]), new(contract.PartsInput))
 		require.ErrorContains(t, err, "which the codec does not read: ", name)
 		require.ErrorContains(t, err, "it was changed, or the key", name)
 		require.ErrorIs(t, converter.GetDefaultDataConverter().FromPayload(all[1], new(string)), converter.ErrEncodingIsNotSupported, name)

@@ -1,4 +1,4 @@
-package payload_test
+package contract_test
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // A codec of the service is undone before the input is looked at, and one that is missing
@@ -22,31 +21,17 @@ func TestDecode_BehindACodec(t *testing.T) {
 	var raw converter.RawValue
 	require.NoError(t, zipped.FromPayloads(sent, &raw))
 	var in contract.PartsInput
-	require.NoError(t, payload.Decode(raw, &in))
+	require.NoError(t, contract.DecodePayload(raw, &in))
 	require.Equal(t, "m/parts", in.Parts)
 
-	err = payload.Decode(converter.NewRawValue(sent.Payloads[0]), &in)
+	err = contract.DecodePayload(converter.NewRawValue(sent.Payloads[0]), &in)
 	require.ErrorContains(t, err, "give the worker the codec")
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add("json/plain", []byte(`{"parts":"p"}`))
-	f.Add("json/protobuf", []byte(`{`))
-	f.Add("binary/null", []byte(nil))
-	f.Fuzz(func(t *testing.T, encoding string, data []byte) {
-		var in contract.Chunk
-		err := payload.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: data}), &in)
-		var bad *gpumux.InputError
-		if err != nil {
-			require.ErrorAs(t, err, &bad)
-		}
-	})
 }
 
 // Whoever runs the worker learns from the error which codec and which key is missing.
 func TestDecode_NamesTheEncodingThatIsMissing(t *testing.T) {
 	var in gpumux.MapInput
-	err := payload.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
+	err := contract.DecodePayload(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
 		converter.MetadataEncoding: []byte("binary/other"), "encryption-key-id": []byte("b\x1b[31m")}}), &in)
 	var mistakes *gpumux.InputError
 	require.ErrorAs(t, err, &mistakes)

@@ -1,4 +1,4 @@
-package payload
+package contract
 
 import (
 	"fmt"
@@ -6,32 +6,29 @@ import (
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Workflows and activities take a converter.RawValue, because Temporal retries for ever
 // what the SDK itself cannot decode. Trying again cannot help after a *gpumux.InputError.
 
-// Decode reads and validates an input behind the codecs; see contract.Decode.
-func Decode(raw converter.RawValue, in any) error {
+// DecodePayload reads and validates an input behind the codecs; see Decode.
+func DecodePayload(raw converter.RawValue, in any) error {
 	payload := raw.Payload()
 	switch encoding := string(payload.GetMetadata()[converter.MetadataEncoding]); encoding {
 	case converter.MetadataEncodingJSON, converter.MetadataEncodingProtoJSON:
-		return contract.Decode(payload.GetData(), in)
+		return Decode(payload.GetData(), in)
 	case "", converter.MetadataEncodingNil:
-		return wrong("is missing; give one object")
+		return wrong("input", "is missing; give one object")
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
 			key = fmt.Sprintf(" with the key %.60q", id)
 		}
 		if reason := payload.GetMetadata()[refused]; reason != nil {
-			return wrong(fmt.Sprintf("has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason))
+			return wrong("input", "has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason)
 		}
-		return wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
-			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))
+		return wrong("input", "has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
+			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON)
 	}
 }
 
@@ -48,11 +45,7 @@ func MarkRefused(p *common.Payload, why error) {
 // Absent refuses a value where none belongs, and says what is wrong; null is none.
 func Absent(raw converter.RawValue, what string) error {
 	if data := raw.Payload().GetData(); len(data) > 0 && string(data) != "null" {
-		return wrong(what)
+		return wrong("input", "%s", what)
 	}
 	return nil
-}
-
-func wrong(what string) error {
-	return &gpumux.InputError{What: "input", Problems: []gpumux.Problem{{Field: "input", Message: what}}}
 }

@@ -1,4 +1,4 @@
-package payload_test
+package contract_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // failing is a codec, some of whose answers fail.
@@ -52,8 +52,8 @@ func TestFaultTold_WhileTheCodecFails(t *testing.T) {
 		read := func() error {
 			return codec.Failures(codec.Converter(nil, &failing{PayloadCodec: zlib, fails: c.fails})).FailureToError(proto.Clone(sent).(*failurepb.Failure))
 		}
-		require.Equal(t, c.found, payload.FaultIn(read()) != nil, name)
-		told := func() { require.Equal(t, c.found, payload.FaultTold(read()) != nil, name) }
+		require.Equal(t, c.found, contract.FaultIn(read()) != nil, name)
+		told := func() { require.Equal(t, c.found, contract.FaultTold(read()) != nil, name) }
 		if c.panics {
 			require.Panics(t, told, name)
 		} else {

@@ -1,4 +1,4 @@
-package payload
+package contract
 
 import (
 	"errors"
@@ -21,8 +21,8 @@ func Get(ctx workflow.Context, f workflow.Future, value any) error {
 	return unlessCodec(err)
 }
 
-// Read reads what a side effect has recorded; see Get.
-func Read(recorded converter.EncodedValue, value any) error {
+// ReadRecorded reads what a side effect has recorded; see Get.
+func ReadRecorded(recorded converter.EncodedValue, value any) error {
 	return unlessCodec(recorded.Get(value))
 }
 
@@ -31,15 +31,15 @@ func Read(recorded converter.EncodedValue, value any) error {
 // until the codec answers. As a part of the workflow's state the error would differ from
 // what a replay finds, and the workflow would hang.
 func unlessCodec(err error) error {
-	if err != nil && !told(err) && !Unfit(err) {
+	if err != nil && !fromTemporal(err) && !Unfit(err) {
 		panic(fmt.Errorf("encode or decode payloads: %w; the workflow task is tried again", err))
 	}
 	return err
 }
 
-// told reports whether an error came from Temporal. All others of futures are of data
+// fromTemporal reports whether an error came from Temporal. All others of futures are of data
 // converters.
-func told(err error) bool {
+func fromTemporal(err error) bool {
 	for _, kind := range []any{
 		new(*temporal.ActivityError), new(*temporal.ChildWorkflowExecutionError), new(*temporal.CanceledError), new(*temporal.ApplicationError),
 		new(*temporal.TimeoutError), new(*temporal.TerminatedError), new(*temporal.ServerError), new(*temporal.PanicError),

@@ -1,4 +1,4 @@
-package payload
+package contract
 
 import (
 	"maps"
@@ -34,5 +34,5 @@ func (n Noticing) Decode(given []*common.Payload) ([]*common.Payload, error) {
 func Unsealed(raw converter.RawValue) bool { return raw.Payload().GetMetadata()[unsealed] != nil }
 
 // ErrUnsealed refuses such an input.
-var ErrUnsealed = wrong("came unencrypted, and this worker has keys: give the client the workers' keys, or let the worker " +
+var ErrUnsealed = wrong("input", "came unencrypted, and this worker has keys: give the client the workers' keys, or let the worker "+
 	"take it with codec.accept_plain in its file")

@@ -1,4 +1,4 @@
-package payload
+package contract
 
 import (
 	"cmp"
@@ -9,12 +9,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Map reads the input of this run of gpumux.Map, with the state that the run before left.
-// It takes one argument.
-func Map(ctx workflow.Context, raw, second converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+// ReadMap reads the input of this run of gpumux.Map, with the state that the run before
+// left. It takes one argument.
+func ReadMap(ctx workflow.Context, raw, second converter.RawValue) (gpumux.MapInput, *Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
 		if in, carry, err := handoff(raw); err == nil { // else a cron schedule starts the map again
 			return in, carry, nil
@@ -25,14 +24,14 @@ func Map(ctx workflow.Context, raw, second converter.RawValue) (gpumux.MapInput,
 		return gpumux.MapInput{}, nil, ErrUnsealed
 	}
 	var in gpumux.MapInput
-	err := cmp.Or(Absent(second, "is followed by a second argument; give one object"), Decode(raw, &in))
+	err := cmp.Or(Absent(second, "is followed by a second argument; give one object"), DecodePayload(raw, &in))
 	return in, nil, err
 }
 
-// Segment reads the input of gpumux.Segment.
-func Segment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+// ReadSegment reads the input of gpumux.Segment.
+func ReadSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *Carry, error) {
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
-		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
+		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", SegmentWorkflow, gpumux.MapWorkflow)
 	}
 	return handoff(raw)
 }
@@ -40,10 +39,10 @@ func Segment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *co
 // handoff reads what another run of a map left. If that was of a later version, it
 // panics: Temporal tries the task of the workflow again until a worker of that version
 // has it, and shows the error meanwhile.
-func handoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	var c contract.Handoff
-	err := Decode(raw, &c)
-	if skew, ok := errors.AsType[*contract.SkewError](err); ok {
+func handoff(raw converter.RawValue) (gpumux.MapInput, *Carry, error) {
+	var c Handoff
+	err := DecodePayload(raw, &c)
+	if skew, ok := errors.AsType[*SkewError](err); ok {
 		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
 	}
 	return gpumux.MapInput(c.Input), c.Carry, err
