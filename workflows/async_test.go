@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -144,74 +143,6 @@ func TestMapAsync_AFailedMapEndsItsResults(t *testing.T) {
 	require.Equal(t, 3, n, "two results, and the end")
 }
 
-// A map tells what it came to besides its results.
-func TestMap_HasASummary(t *testing.T) {
-	peaks := &gpumux.Peaks{}
-	w := &worker{perItem: time.Second, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		if start(c) == 2 {
-			return failing(c), nil
-		}
-		n := c.Len()
-		r := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Second), Peak: peaks, Worker: "w", Slots: 2}
-		for i := start(c); i <= end(c); i++ {
-			key, item := contract.Label(c.Items[0], c.Key, c.WithItem)
-			r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprintf(`"%d"`, i)), Key: key, Item: item})
-		}
-		if start(c) == 3 {
-			r.Results[0].Value = json.RawMessage("3") // no text
-		}
-		return r, nil
-	}}
-	env := run(t, w, func(ctx workflow.Context) (workflows.Mapped[string], error) {
-		type item struct{ ID int }
-		return workflows.Map[item, string](ctx, gpumux.MapInput{Task: "square", Chunk: 1, Key: "ID", WithItem: true}, []item{{7}, {8}, {9}, {10}})
-	})
-	var m workflows.Mapped[string]
-	require.NoError(t, env.GetWorkflowResult(&m))
-	require.Equal(t, "8", string(m.Results[1].Key))
-	require.Equal(t, `{"ID":8}`, string(m.Results[1].Item))
-	require.Equal(t, int64(1), m.Results[1].Index)
-	s := m.Summary
-	require.Equal(t, []any{int64(4), int64(2), int64(2), int64(4)}, []any{s.Items, s.Succeeded, s.Failed, s.Chunks})
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1, gpumux.FaultTaskError: 1}, s.Faults, "a value of another type is a failure too")
-	require.Equal(t, gpumux.Duration(3*time.Second), s.Busy)
-	require.Nil(t, s.Results)
-}
-
-func TestMap_Reduces(t *testing.T) {
-	for reduce, want := range map[string]string{"m:join": "7", "nobody": "no task"} {
-		r, w := &reducer{}, &worker{unknown: "nobody"}
-		env := environment(time.Minute)
-		w.register(env)
-		env.RegisterActivityWithOptions(r.run, activity.RegisterOptions{Name: contract.Reduce})
-		env.ExecuteWorkflow(func(ctx workflow.Context) (gpumux.Summary, error) {
-			mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "square", Reduce: reduce, Chunk: 2, Attempts: 3}, []int{0, 1, 2, 3, 4})
-			return mapped.Summary, err
-		})
-		var s gpumux.Summary
-		err := env.GetWorkflowResult(&s)
-		if reduce == "nobody" {
-			require.ErrorContains(t, err, want)
-			require.Empty(t, w.chunks)
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, want, string(s.Reduced))
-		require.Nil(t, s.Results)
-		in := r.inputs[0]
-		require.Equal(t, 3, in.Attempts)
-		require.Empty(t, in.Key+in.Output, "it has no store")
-		require.Equal(t, []string{"0", "1", "4", "9", "16"}, valuesOf(in.Results))
-	}
-}
-
-func valuesOf(results []gpumux.Result) (all []string) {
-	for _, r := range results {
-		all = append(all, string(r.Value))
-	}
-	return all
-}
-
 func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		large := json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes/2) + `"`)
@@ -247,16 +178,6 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.ErrorContains(t, err, mistake, "every mistake is named")
 	}
 	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")
-}
-
-func TestMapSource_RefusesAnIDThatNoWorkerServes(t *testing.T) {
-	env := run(t, &worker{}, func(ctx workflow.Context) error {
-		ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "über"})
-		_, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}})
-		return err
-	})
-	require.ErrorContains(t, env.GetWorkflowError(), `the ID "über" of a map holds 'ü'; only printable ASCII characters can be used`)
-	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
 }
 
 func TestMapSource_NamesAnIDThatIsTaken(t *testing.T) {

@@ -2,48 +2,15 @@ package workflows_test
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
-
-// The server takes 2,000 activities under way, and never completes a workflow task that
-// asks for one more. All maps of a workflow have fewer together.
-func TestBudget_ManyMapsShareWhatMayBeUnderWay(t *testing.T) {
-	var now, most atomic.Int64
-	w := &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) {
-		most.Store(max(most.Load(), now.Add(1)))
-		defer now.Add(-1)
-		return nil, nil
-	}}
-	env := environment(time.Minute)
-	w.register(env)
-	env.ExecuteWorkflow(func(ctx workflow.Context) (done int, err error) {
-		var running []workflows.Running[int]
-		for range 100 {
-			running = append(running, workflows.MapAsync[int, int](ctx, gpumux.MapInput{Task: "square", Chunk: 1}, []int{0, 1, 2, 3, 4, 5, 6, 7}))
-		}
-		for _, each := range running {
-			mapped, err := each.Get(ctx)
-			if err != nil {
-				return done, err
-			}
-			done += len(mapped.Results)
-		}
-		return done, nil
-	})
-	var done int
-	require.NoError(t, env.GetWorkflowResult(&done))
-	require.Equal(t, 800, done)
-	require.LessOrEqual(t, most.Load(), int64(200))
-}
 
 // The longer the history, the larger the chunks, so that all items have room in it.
 func TestBudget_ChunksGrowWithTheHistory(t *testing.T) {

@@ -73,38 +73,6 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	require.GreaterOrEqual(t, known, 16, "all but those that were under way")
 }
 
-// A map that takes any edition says so to every chunk, whatever their answers are, and
-// asks a worker only whether there is the task.
-func TestEdition_Any(t *testing.T) {
-	answers := func(w *worker) {
-		w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-			require.Equal(t, gpumux.AnyEdition, c.Edition)
-			return nil, nil
-		}
-	}
-	w := &worker{edition: "abc123", likely: 7}
-	answers(w)
-	in := gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 1200}, Chunk: 1, Output: "o/r.jsonl"}
-	env := run(t, w, gpumux.MapWorkflow, in)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, 1, w.asked)
-	require.Len(t, w.chunks, 1200, "in segments too")
-
-	r := &reducer{}
-	_, _, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 5}, Reduce: "join"})
-	require.NoError(t, err)
-	require.Equal(t, gpumux.AnyEdition, r.inputs[0].Edition)
-
-	w = &worker{}
-	answers(w)
-	env = run(t, w, square, 40, gpumux.MapInput{Edition: gpumux.AnyEdition, Chunk: 2, Window: 4})
-	require.NoError(t, env.GetWorkflowError())
-	require.Len(t, w.chunks, 20)
-
-	err = run(t, &worker{unknown: "square"}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}}).GetWorkflowError()
-	require.ErrorContains(t, err, "no task")
-}
-
 // When the edition of a chunk is gone, the map ends with a fault that says what to do. No
 // further chunk is handed out.
 func TestEdition_GoneEndsTheMap(t *testing.T) {

@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -49,92 +48,6 @@ func TestMap_NoItems(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Empty(t, results)
 	require.Empty(t, w.chunks)
-}
-
-func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
-	w := &worker{perItem: 10 * time.Millisecond}
-	env := run(t, w, square, 3000, gpumux.MapInput{})
-	require.NoError(t, env.GetWorkflowError())
-	// Activities run side by side, so chunks arrive in another order than they were cut in.
-	slices.SortFunc(w.chunks, func(a, b contract.Chunk) int { return int(start(a) - start(b)) })
-	sizes := make([]int64, len(w.chunks))
-	for i, c := range w.chunks {
-		sizes[i] = c.Len()
-	}
-	require.EqualValues(t, 187, sizes[0], "a quarter of a share, while nobody knows how many slots there are")
-	require.EqualValues(t, 200*time.Millisecond, w.chunks[0].Limit, "which hands back what takes too long")
-	require.Less(t, slices.Max(sizes), int64(750), "half of a slot's share")
-	require.Less(t, sizes[len(sizes)-1], int64(10), "the last chunk is small")
-}
-
-// The engine does not know the number of slots while the first items all run long.
-func TestMap_LongItemsReachAllSlots(t *testing.T) {
-	env := environment(time.Minute)
-	const slots = 64
-	gate := make(chan struct{})
-	began := 0
-	w := &worker{slots: slots}
-	w.odd = func(contract.Chunk, string) (*contract.ChunkResult, error) {
-		w.mu.Lock()
-		if began++; began == slots {
-			close(gate)
-		}
-		w.mu.Unlock()
-		<-gate
-		return nil, nil
-	}
-	w.register(env)
-	env.ExecuteWorkflow(square, 1000, gpumux.MapInput{})
-	require.NoError(t, env.GetWorkflowError())
-}
-
-func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
-	w := &worker{odd: func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
-		if queue != "gpumux.small" || start(c) > 3 || end(c) < 3 {
-			return nil, nil
-		}
-		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Escalate: contract.Runs{{Start: 3, End: 4}}}
-		for i := start(c); i <= end(c); i++ {
-			if i != 3 {
-				r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
-			}
-		}
-		return &r, nil
-	}}
-	env := run(t, w, square, 10, gpumux.MapInput{Ladder: []string{"small", "large"}, Chunk: 5})
-	var results []workflows.Result[int]
-	require.NoError(t, env.GetWorkflowResult(&results))
-	for i, r := range results {
-		require.Equal(t, i*i, r.Value)
-	}
-	at := slices.Index(w.queues, "gpumux.large")
-	require.GreaterOrEqual(t, at, 0)
-	require.Equal(t, contract.Runs{{Start: 3, End: 4}}, w.chunks[at].Runs)
-	require.False(t, w.chunks[at].Larger, "the last rung has none above it")
-	require.True(t, w.chunks[0].Larger)
-}
-
-func TestMap_AFaultIsAResult(t *testing.T) {
-	fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "boom"}
-	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		if start(c) != 2 {
-			return nil, nil
-		}
-		failed := gpumux.Result{Index: 2, Fault: fault}
-		return &contract.ChunkResult{Covered: c.Len(), Ran: 1, Failed: 1, Results: []gpumux.Result{failed}, Recent: []gpumux.Result{failed}}, nil
-	}}
-	env := run(t, w, square, 4, gpumux.MapInput{Chunk: 1})
-	var results []workflows.Result[int]
-	require.NoError(t, env.GetWorkflowResult(&results))
-	require.Equal(t, fault, results[2].Fault)
-	require.Nil(t, results[3].Fault)
-	_, err := workflows.Mapped[int]{Results: results}.Values()
-	require.ErrorContains(t, err, "item 2: boom (type: task_error, retryable: false)")
-	require.Equal(t, fault, workflows.FaultOf(err))
-
-	env = run(t, w, square, 4, gpumux.MapInput{Chunk: 1, MaxFailures: "0"})
-	require.ErrorContains(t, env.GetWorkflowError(), "item 2 failed, and none may: boom")
-	require.Equal(t, "boom", workflows.FaultOf(env.GetWorkflowError()).Message)
 }
 
 func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {

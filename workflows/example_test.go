@@ -7,10 +7,8 @@ import (
 	"strconv"
 
 	"github.com/stretchr/testify/mock"
-	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
-	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -83,17 +81,6 @@ func ExampleMap_faults() {
 	// 2: 0.5
 }
 
-// Values is for a workflow that needs all results.
-func ExampleMapped_Values() {
-	fmt.Println(workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Value: 4}}}.Values())
-	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s", Host: "h1"}
-	_, err := workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Fault: late}}}.Values()
-	fmt.Println(err)
-	// Output:
-	// [1 4] <nil>
-	// item 1: no result after 2s (type: timeout, retryable: false): gpumux at h1
-}
-
 // The fault behind a map's error tells the workflow what it can do.
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
@@ -145,37 +132,6 @@ func ExampleMapSource() {
 	// 100000 of 100000, in nightly.jsonl
 }
 
-// A map can reduce all results to one value. Then a workflow gets a sum and not a file.
-func ExampleMapSource_reduce() {
-	total := func(ctx workflow.Context) (int, error) {
-		summary, err := workflows.MapSource(ctx, gpumux.MapInput{
-			Task: "count", Source: "pages.jsonl", Reduce: "add",
-		})
-		if err != nil {
-			return 0, err
-		}
-		return workflows.Reduced[int](summary)
-	}
-
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	tasks := workflowstest.New(env)
-	if err := tasks.Source("pages.jsonl", "one", "three"); err != nil {
-		log.Fatal(err)
-	}
-	workflowstest.Handle(tasks, "count", func(page string) (int, error) { return len(page), nil })
-	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
-	env.ExecuteWorkflow(total)
-	var sum int
-	if err := env.GetWorkflowResult(&sum); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(sum)
-	// Output:
-	// 8
-}
-
 // Results can be read while the map runs, in the order in which items finish.
 func ExampleMapAsync() {
 	longest := func(ctx workflow.Context, texts []string) (string, error) {
@@ -204,39 +160,6 @@ func ExampleMapAsync() {
 	fmt.Println(said)
 	// Output:
 	// 2 of 2, up to 5
-}
-
-// A selector waits for results and for something else. Only the argument more says
-// whether there is a result.
-func ExampleRunning_AddTo() {
-	longest := func(ctx workflow.Context, texts []string) (string, error) {
-		running := workflows.MapAsync[string, int](ctx, gpumux.MapInput{Task: "text:length"}, texts)
-		best, seen, open, stopped := 0, 0, true, false
-		selector := workflow.NewSelector(ctx)
-		running.AddTo(selector, func(r workflows.Result[int], more bool) {
-			if open = more; more {
-				best, seen = max(best, r.Value), seen+1
-			}
-		})
-		selector.AddReceive(workflow.GetSignalChannel(ctx, "stop"), func(workflow.ReceiveChannel, bool) { stopped = true })
-		for open && !stopped {
-			selector.Select(ctx)
-		}
-		return fmt.Sprintf("%d results, up to %d", seen, best), ctx.Err()
-	}
-
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	workflowstest.Handle(workflowstest.New(env), "text:length", func(text string) (int, error) { return len(text), nil })
-	env.ExecuteWorkflow(longest, []string{"one", "three"})
-	var said string
-	if err := env.GetWorkflowResult(&said); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(said)
-	// Output:
-	// 2 results, up to 5
 }
 
 // Maps follow maps: two of them at the same time over what the first one made, and over
@@ -358,20 +281,6 @@ func ExamplePage() {
 	fmt.Println(faults)
 	// Output:
 	// [1: strconv.Atoi: parsing "four": invalid syntax]
-}
-
-// A Go worker can run maps too, beside gpumux's own workers.
-func ExampleRegister() {
-	c, err := client.Dial(client.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	w := sdk.New(c, gpumux.Queue, sdk.Options{})
-	workflows.Register(w)
-	if err := w.Run(sdk.InterruptCh()); err != nil {
-		log.Fatal(err)
-	}
 }
 
 // Several calls on one slot share what the first one leaves there. Its test needs no

@@ -54,36 +54,6 @@ func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
 	}
 }
 
-func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
-	env := environment(20 * time.Second)
-	w := &worker{perItem: time.Second}
-	w.register(env)
-	count := func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.chunks) }
-	update := func(name string, args ...any) {
-		env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
-			OnReject: func(err error) { t.Errorf("%s: %v", name, err) }, OnAccept: func() {}, OnComplete: func(any, error) {},
-		}, args...)
-	}
-	var before, after int
-	env.RegisterDelayedCallback(func() { update(gpumux.PauseUpdate) }, 0)
-	env.RegisterDelayedCallback(func() { before = count() }, time.Minute)
-	env.RegisterDelayedCallback(func() {
-		after = count()
-		var p gpumux.Progress
-		value, err := env.QueryWorkflow(gpumux.ProgressQuery)
-		require.NoError(t, err)
-		require.NoError(t, value.Get(&p))
-		require.True(t, p.Paused)
-		require.Zero(t, p.InFlight)
-		update(gpumux.ResumeUpdate)
-	}, time.Hour)
-	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 400}, Chunk: 1, Window: 2})
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, before, after, "nothing starts while the map is paused")
-	require.Less(t, after, 400)
-	require.Equal(t, 400, count())
-}
-
 // waiting is a map that runs for an hour where items raise.
 var waiting = gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour),
 	MapTimeout: gpumux.Duration(time.Hour)}

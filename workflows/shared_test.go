@@ -52,29 +52,3 @@ func TestSizer_MapsThatShareTheSlots(t *testing.T) {
 		})
 	}
 }
-
-// When its neighbours have ended, a map has all slots again, and none of its chunks runs
-// alone for long.
-func TestSizer_TheNeighboursHaveGone(t *testing.T) {
-	for _, slots := range []int{2, 6, 64, 512} {
-		for _, items := range []int{100, 1000, 10_000} {
-			s := &schedule{slots: slots, maps: append(several(1, items*slots/6), several(19, 30)...)}
-			took, ideal := s.run(t), idealOf(s.maps, slots)
-			t.Logf("%d slots, %d items: %s, ideal %s", slots, items*slots/6, took, ideal)
-			require.LessOrEqual(t, took, ideal*110/100+time.Second/2)
-		}
-	}
-}
-
-// A small map gets a slot as soon as a chunk of a large one has ended.
-func TestSizer_ASmallMapBesideALargeOne(t *testing.T) {
-	s := &schedule{slots: 6, maps: append(several(1, 5000), several(5, 12)...)}
-	for i, small := range s.maps[1:] {
-		small.begins = 10*time.Second + time.Duration(i)*1300*time.Millisecond
-	}
-	s.run(t)
-	for _, small := range s.maps[1:] {
-		require.LessOrEqual(t, small.first-small.begins, 2*small.costs[0]+time.Second)
-		require.LessOrEqual(t, small.end-small.begins, 4*time.Second)
-	}
-}

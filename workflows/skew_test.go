@@ -286,21 +286,3 @@ func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 		}
 	}
 }
-
-// A small map suffers more. When the engine learns of the slow items, few others are left
-// to fill the slots.
-func TestSizer_SlowItemsTogetherInASmallMap(t *testing.T) {
-	const n, slow, slots = 2000, 20, 4
-	for at := 0; at <= n-slow; at += slow {
-		costs := slices.Repeat([]time.Duration{2 * time.Millisecond}, n)
-		var sum time.Duration
-		for i := range costs {
-			if i >= at && i < at+slow {
-				costs[i] = 200 * time.Millisecond
-			}
-			sum += costs[i]
-		}
-		took := alone(slots, costs).run(t)
-		require.LessOrEqual(t, took, sum/slots*160/100, "the slow items begin at %d", at)
-	}
-}

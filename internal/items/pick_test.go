@@ -55,30 +55,6 @@ func apart(t *testing.T, s *store) (src contract.Source, runs contract.Runs) {
 	return src, runs
 }
 
-func TestPick_FarRunsInOrderAndStop(t *testing.T) {
-	server := s3test.New(t)
-	for _, s := range []*store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
-		src, runs := apart(t, s)
-		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
-			var got []int64
-			server.Truncate(3)
-			require.NoError(t, s.Sources.Pick(t.Context(), src, runs, func(index int64, item json.RawMessage) bool {
-				require.True(t, strings.HasPrefix(string(item), fmt.Sprintf(`"%dx`, index)))
-				got = append(got, index)
-				return int64(len(got)) < most
-			}))
-			var want []int64
-			for _, run := range runs {
-				for i := run.Start; i < run.End && int64(len(want)) < most; i++ {
-					want = append(want, i)
-				}
-			}
-			require.Equal(t, want, got, "no call after the taker has enough")
-		}
-		require.NoError(t, s.Sources.Pick(t.Context(), src, nil, nil))
-	}
-}
-
 func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)

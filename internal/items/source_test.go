@@ -67,16 +67,6 @@ func TestSource_EveryStretch(t *testing.T) {
 	})
 }
 
-func TestSource_CSVInTheStore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
-		src, err := s.Sources.Find(t.Context(), s.Objects.Locate("in/x.CSV"), "maps/1/source.index")
-		require.NoError(t, err)
-		require.Equal(t, contract.Source{URL: s.Objects.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
-		require.Equal(t, []string{`{"a":2,"b":"y"}`}, itemsOf(t, s, src, 1, 2))
-	})
-}
-
 func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
@@ -300,30 +290,6 @@ func TestSource_HashTellsVersionsApart(t *testing.T) {
 		}
 		require.Len(t, hashes, 3)
 	})
-}
-
-func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
-	var want []string
-	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
-		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)
-	}
-	spooled, err := spoolFrom(strings.NewReader(strings.Join(want, "\n")), Input{})
-	require.NoError(t, err)
-	source, err := s.Sources.Put(t.Context(), spooled)
-	require.NoError(t, err)
-	for start := range want {
-		var got []json.RawMessage
-		for item, err := range s.Sources.Items(t.Context(), source, int64(start), int64(len(want))) {
-			require.NoError(t, err)
-			got = append(got, item)
-			require.LessOrEqual(t, cap(item), 2*len(item)+64, "a long item holds no memory that it does not need")
-		}
-		require.Len(t, got, len(want)-start)
-		for i, item := range got {
-			require.Equal(t, want[start+i], string(item), fmt.Sprint(start, i))
-		}
-	}
 }
 
 // A plain source from before the keys, or one whose key is gone, is put again.

@@ -2,13 +2,10 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
@@ -198,23 +194,6 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 	})
 }
 
-// At answers while a write hangs. Chunks need it to begin and to heartbeat.
-func TestAppender_AtDoesNotWaitForAWrite(t *testing.T) {
-	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
-	a := folderOf(t, s, "p").Append()
-	before := a.At()
-	require.NoError(t, a.Add(value(0, "1")))
-	hung, goOn := make(chan struct{}), make(chan struct{})
-	server.Trouble(func(*http.Request) int { close(hung); <-goOn; return 0 })
-	flushed := make(chan error, 1)
-	go func() { flushed <- a.Flush(t.Context()) }()
-	<-hung
-	require.Equal(t, before, a.At())
-	close(goOn)
-	require.NoError(t, <-flushed)
-}
-
 // After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
@@ -231,25 +210,6 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.EqualValues(t, 2, found.Succeeded)
-}
-
-func TestAppender_RefusesAFolderOutside(t *testing.T) {
-	s := open(t, "mem://", nil)
-	_, err := s.Folder("/etc")
-	var name *objects.NameError
-	require.True(t, errors.As(err, &name))
-}
-
-func TestAppender_NamesDiffer(t *testing.T) {
-	s := open(t, "mem://", nil)
-	names := map[string]bool{}
-	for range 1000 {
-		a := folderOf(t, s, "p").Append()
-		names[a.name.writer] = true
-	}
-	require.Len(t, names, 1000)
-	all := slices.Sorted(maps.Keys(names))
-	require.Len(t, all[0], writerDigits)
 }
 
 func BenchmarkAppender(b *testing.B) {

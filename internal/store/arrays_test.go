@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 	"testing"
 
@@ -87,21 +86,5 @@ func TestArrays_RefusesWhatIsWrong(t *testing.T) {
 		require.ErrorContains(t, err, "not a result")
 		_, err = parseResult([]byte(line))
 		require.Error(t, err)
-	}
-}
-
-func BenchmarkArrays_Part(b *testing.B) {
-	s := open(b, "file://"+b.TempDir(), nil)
-	vector := append([]byte("\x02f\x04\x01\x00\x00\x03\x00\x00\x00\x00\x00\x00"), make([]byte, 768*4)...)
-	for i := range 768 * 4 {
-		vector[len(vector)-768*4+i] = byte(math.Float32bits(float32(i)) >> 8)
-	}
-	results := make([]gpumux.Result, 2000)
-	for i := range results {
-		results[i] = gpumux.Result{Index: int64(i), Arrays: vector}
-	}
-	b.SetBytes(int64(len(results) * len(vector)))
-	for b.Loop() {
-		require.NoError(b, s.WritePart(b.Context(), "p", results))
 	}
 }

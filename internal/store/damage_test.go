@@ -169,17 +169,6 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	require.Equal(t, contract.Whole(9), found.Rest)
 }
 
-// Two workers may set the same part aside. The second has nothing to do.
-func TestSetAside_Twice(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		part := writePart(t, s, "p", value(0, "1"))
-		damaged := &partError{s.Objects.Locate(part.key("p")), "it is a test", part}
-		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
-		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
-		require.NotEmpty(t, get(t, s, "p/damaged/"+part.String()))
-	})
-}
-
 // Servers refuse a range of an empty object.
 func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	server := s3test.New(t)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 func TestFind_CountsEachItemOnce(t *testing.T) {
@@ -47,21 +46,4 @@ func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 		require.ErrorContains(t, err, s.Objects.Locate("p")+" holds item ")
 		require.ErrorContains(t, err, "there are only 9")
 	}
-}
-
-func TestFind_OverS3WithBrokenConnections(t *testing.T) {
-	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
-	const parts = 100
-	for i := range int64(parts) {
-		writePart(t, s, "p", value(2*i, `"`+strings.Repeat("x", 2000)+`"`))
-	}
-	server.Truncate(30)
-	found, err := s.FindParts(t.Context(), contract.PartsInput{Parts: "p", Items: 2 * parts})
-	require.NoError(t, err)
-	require.Empty(t, found.Damaged, "what broke is the connection")
-	require.EqualValues(t, parts, found.Succeeded)
-	require.EqualValues(t, parts, found.Rest.Len())
-	require.Len(t, found.Rest.Runs, parts)
-	require.Zero(t, server.Truncating())
 }

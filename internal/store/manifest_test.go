@@ -223,31 +223,6 @@ func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
 	require.ErrorContains(t, err, "a folder that each host has for itself")
 }
 
-func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	ids := make([]string, 16)
-	var wait sync.WaitGroup
-	for i := range ids {
-		s := open(t, "file://"+dir, nil)
-		wait.Go(func() {
-			id, err := s.Identity(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			ids[i] = id
-		})
-	}
-	wait.Wait()
-	require.NotEmpty(t, ids[0])
-	for _, id := range ids {
-		require.Equal(t, ids[0], id)
-	}
-	s := open(t, "mem://", nil)
-	put(t, s, "store.json", "{}")
-	_, err := s.Identity(t.Context())
-	require.ErrorContains(t, err, "mem:///store.json does not say which store this is")
-}
-
 // Results that are kept for a retry stay those of the same items; the code and all else
 // may change.
 func TestClaim_OfKeptResults(t *testing.T) {

@@ -16,38 +16,6 @@ import (
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
-func TestMerge_InOrderOnceEach(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		ctx := t.Context()
-		p := "maps/m/results.jsonl.parts"
-		writePart(t, s, p, value(5, "5"), value(4, "4"))
-		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.FaultTimeout))
-		writePart(t, s, p, value(1, "1"), value(2, "2"), value(3, "3"))
-		put(t, s, p+"/notes.txt", "not a part")
-		merged, err := s.Merge(ctx, contract.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6})
-		require.NoError(t, err)
-		want := `{"index":0,"value":"<0>"}
-{"index":1,"value":1}
-{"index":2,"fault":{"kind":"timeout","message":"a <b> & c"}}
-{"index":3,"value":3}
-{"index":4,"value":4}
-{"index":5,"value":5}
-`
-		require.Equal(t, want, get(t, s, merged.Output))
-		require.Equal(t, contract.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1},
-			Bytes: int64(len(want)), Output: s.Objects.Locate("maps/m/results.jsonl")}, merged)
-
-		index := int64(0)
-		for r, err := range s.Results(ctx, merged.Output) {
-			require.NoError(t, err)
-			require.Equal(t, index, r.Index)
-			require.Equal(t, index == 2, r.Fault != nil)
-			index++
-		}
-		require.EqualValues(t, 6, index)
-	})
-}
-
 // Parts may have any shape. Every index comes once, from the part that begins first. If
 // two parts begin alike, the first by name counts.
 func TestMerge_RandomParts(t *testing.T) {

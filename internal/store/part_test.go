@@ -104,21 +104,6 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 	}
 }
 
-// Large values take a path without copies, also if they hold line breaks.
-func TestPart_LargeValues(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
-	long := strings.Repeat("x", 3*(64<<10))
-	results := []gpumux.Result{
-		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Printed: "said\n"},
-		{Index: 1, Value: json.RawMessage(`1`)},
-		{Index: 2, Value: json.RawMessage("[\n\"" + long + "\",\r\n2]")},
-	}
-	name := writePart(t, s, "m.parts", results...)
-	got := resultsOf(t, s, name.key("m.parts"))
-	require.Equal(t, results[:2], got[:2])
-	require.Equal(t, json.RawMessage("[ \""+long+"\",  2]"), got[2].Value)
-}
-
 // since returns what Since tells and how many parts it found damaged.
 func since(t *testing.T, s *Store, parts string, w Position) (told map[int64]gpumux.FaultKind, damaged int) {
 	told = map[int64]gpumux.FaultKind{}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
@@ -89,63 +87,4 @@ func TestSealed_TheIdentityIsPlain(t *testing.T) {
 	after, err = open(t, url, ring(t, "b", "2")).Identity(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, after)
-}
-
-// A store with keys leaves no plain text on its disk. A store without keys says which key
-// is missing.
-func TestSealed_AMapsObjects(t *testing.T) {
-	dir := t.TempDir()
-	url := "file://" + dir
-	s := open(t, url, ring(t, "a", "1"))
-	const n = 3000
-	var lines strings.Builder
-	for i := range n {
-		fmt.Fprintf(&lines, "\"marker-%d\"\n", i)
-	}
-	spooled, err := items.SpoolReader(strings.NewReader(lines.String()), "items", items.JSONLines)
-	require.NoError(t, err)
-	defer spooled.Remove()
-	src, err := s.Sources.Put(t.Context(), spooled)
-	require.NoError(t, err)
-	require.Equal(t, int64(lines.Len()), src.Bytes)
-	known, err := s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
-	require.NoError(t, err)
-	require.Equal(t, src, known)
-	var results []gpumux.Result
-	for item, err := range s.Sources.Items(t.Context(), src, 0, n) {
-		require.NoError(t, err)
-		results = append(results, gpumux.Result{Index: int64(len(results)), Value: item})
-	}
-	require.Len(t, results, n)
-	at := int64(2777)
-	for item, err := range s.Sources.Items(t.Context(), src, at, at+20) {
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("%q", fmt.Sprintf("marker-%d", at)), string(item))
-		at++
-	}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		require.NotContains(t, string(data), "marker", path)
-		require.True(t, bytes.HasPrefix(data, []byte("gpumuxs\x01")), path)
-		return err
-	}))
-
-	without := open(t, url, nil)
-	for name, read := range map[string]func() error{
-		"source": func() error { _, err := without.Sources.Find(t.Context(), src.URL, "maps/m/source.index"); return err },
-		"items": func() error {
-			for _, err := range without.Sources.Items(t.Context(), src, 0, 1) {
-				return err
-			}
-			return nil
-		},
-		"put": func() error { _, err := without.Sources.Put(t.Context(), spooled); return err },
-	} {
-		var key *objects.KeyError
-		require.ErrorAs(t, read(), &key, name)
-		require.ErrorContains(t, read(), "codec.keys", name)
-	}
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"io"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/test/s3test"
@@ -68,13 +66,6 @@ func (p partName) key(folder string) string { return folder + "/" + p.String() }
 
 func readHead(t testing.TB, s *Store, key string) (partHead, error) {
 	return parsePartHead([]byte(get(t, s, key)[:headBytes]))
-}
-
-func spool(t testing.TB, text string) *items.Spooled {
-	t.Helper()
-	s, err := items.SpoolReader(strings.NewReader(text), "items", items.JSONLines)
-	require.NoError(t, err)
-	return s
 }
 
 // WritePart stores results, in any order, as a part of their own in a folder.
