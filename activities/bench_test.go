@@ -49,7 +49,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	defer s.Close()
 	source, err := s.Sources.Put(b.Context(), spooled)
 	require.NoError(b, err)
-	for name, given := range map[string]contract.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
+	for name, input := range map[string]contract.Chunk{"Source": {Source: &source}, "Range": {Range: &gpumux.Range{End: n}}} {
 		b.Run(name, func(b *testing.B) {
 			round := 0
 			before := processorTime(b)
@@ -59,7 +59,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				env := suite.NewTestActivityEnvironment()
 				pool := &Pool{Runner: echo{}, Store: s, Recorders: record.New(s), Worker: "w", Slots: func() int { return 1 }}
 				env.RegisterActivityWithOptions(checked(pool.runChunk), activity.RegisterOptions{Name: "chunk"})
-				c := given
+				c := input
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
 				for start := int64(0); start < n; start += chunk {
 					c.Work = contract.Work{Runs: contract.Runs{span(start, start+chunk)}}

@@ -41,7 +41,7 @@ var (
 func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, news: make(chan struct{}, 1)}
-	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map, trace: tracing.ID(ctx)}
+	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), mapID: chunk.Map, trace: tracing.ID(ctx)}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}

@@ -98,7 +98,7 @@ const maxLogged = 20
 type faultLog struct {
 	log.Logger
 	// of is the map, trace its trace or empty.
-	of, trace string
+	mapID, trace string
 	// logged counts the failures of items.
 	logged int
 }
@@ -120,7 +120,7 @@ func (l *faultLog) item(result gpumux.Result, later bool) {
 
 // fields returns the fields of a log line about a fault. An index below 0 is unknown.
 func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
-	k := []any{"map", l.of}
+	k := []any{"map", l.mapID}
 	if index >= 0 {
 		k = append(k, "index", index, "item", f.Item)
 	}

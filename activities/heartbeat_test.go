@@ -43,19 +43,21 @@ func (h *hearing) InterceptActivity(_ context.Context, next interceptor.Activity
 
 type hearingInbound struct {
 	interceptor.ActivityInboundInterceptorBase
-	of *hearing
+	hearing *hearing
 }
 
 func (i *hearingInbound) Init(next interceptor.ActivityOutboundInterceptor) error {
-	return i.Next.Init(&hearingOutbound{interceptor.ActivityOutboundInterceptorBase{Next: next}, i.of})
+	return i.Next.Init(&hearingOutbound{interceptor.ActivityOutboundInterceptorBase{Next: next}, i.hearing})
 }
 
 type hearingOutbound struct {
 	interceptor.ActivityOutboundInterceptorBase
-	of *hearing
+	hearing *hearing
 }
 
-func (o *hearingOutbound) RecordHeartbeat(_ context.Context, details ...any) { o.of.heard(details) }
+func (o *hearingOutbound) RecordHeartbeat(_ context.Context, details ...any) {
+	o.hearing.heard(details)
+}
 
 // Each heartbeat is a write of the map, and may be billed. None carries a result.
 func TestRunChunk_HeartbeatsAreFew(t *testing.T) {

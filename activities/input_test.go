@@ -90,17 +90,17 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 // A heartbeat that another release left, or somebody else, costs repeated work and does
 // no harm.
 func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
-	for _, told := range []string{`"gone"`, `[]`, `{"peak":{"first":-99}}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"escalate":[20,1]}`} {
+	for _, details := range []string{`"gone"`, `[]`, `{"peak":{"first":-99}}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"escalate":[20,1]}`} {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
-		l.env.SetHeartbeatDetails(json.RawMessage(told))
+		l.env.SetHeartbeatDetails(json.RawMessage(details))
 		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20},
 			Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
-		require.NoError(t, err, told)
+		require.NoError(t, err, details)
 		var result contract.ChunkResult
 		require.NoError(t, value.Get(&result))
-		require.EqualValues(t, 10, result.Covered, told)
-		require.EqualValues(t, 10, result.Succeeded, told)
-		require.Len(t, result.Results, 10, told)
+		require.EqualValues(t, 10, result.Covered, details)
+		require.EqualValues(t, 10, result.Succeeded, details)
+		require.Len(t, result.Results, 10, details)
 	}
 }

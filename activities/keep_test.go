@@ -62,15 +62,15 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
 	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
-	told := false
+	reported := false
 	chunk := contract.Chunk{Range: &gpumux.Range{End: 2}, Work: contract.Whole(2), Parts: "m/parts"}
 	l.inWorkflow(chunk, 7*time.Second, func(m memo) {
 		if strings.Contains(m.Waiting, "a file of an item waits for the store") {
-			told = true
+			reported = true
 			_ = os.Remove(obstacle)
 		}
 	})
-	require.True(t, told)
+	require.True(t, reported)
 	folder, err := s.Folder("m/parts")
 	require.NoError(t, err)
 	stored, err := folder.OpenFile(t.Context(), 1, "a.txt")

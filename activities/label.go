@@ -12,17 +12,17 @@ import (
 type label struct{ key, item json.RawMessage }
 
 // labelOf returns the item that a chunk's source has as raw, and its label.
-func labelOf(chunk contract.Chunk, raw json.RawMessage) (item json.RawMessage, of label, err error) {
+func labelOf(chunk contract.Chunk, raw json.RawMessage) (item json.RawMessage, mark label, err error) {
 	item = raw
 	if chunk.Source != nil {
-		if item, of.key, err = items.Unwrap(*chunk.Source, raw); err != nil {
-			return nil, of, err
+		if item, mark.key, err = items.Unwrap(*chunk.Source, raw); err != nil {
+			return nil, mark, err
 		}
 	}
 	key, whole := contract.Label(item, chunk.Key, chunk.WithItem)
 	if key != nil {
-		of.key = key
+		mark.key = key
 	}
-	of.key, of.item = bytes.Clone(of.key), whole
-	return item, of, nil
+	mark.key, mark.item = bytes.Clone(mark.key), whole
+	return item, mark, nil
 }

@@ -82,9 +82,9 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	require.ErrorContains(t, err, `key: the first item has no field "id"; it has n`)
 
 	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
-	for own, want := range map[string][]string{"": {`"a"`, `"c"`}, "n": {"1", "null"}} {
-		parts := "m" + own + "/parts"
-		_, err = l.env.ExecuteActivity("chunk", contract.Chunk{Source: &source, Work: contract.Whole(2), Parts: parts, Key: own})
+	for field, want := range map[string][]string{"": {`"a"`, `"c"`}, "n": {"1", "null"}} {
+		parts := "m" + field + "/parts"
+		_, err = l.env.ExecuteActivity("chunk", contract.Chunk{Source: &source, Work: contract.Whole(2), Parts: parts, Key: field})
 		require.NoError(t, err)
 		in, err := l.store.Folder(parts)
 		require.NoError(t, err)

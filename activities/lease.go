@@ -70,8 +70,8 @@ func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (gpumux.Seat, 
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
 	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
 	// heartbeat fails, as with a lease that has ended.
-	own := ctx
-	defer every(contract.PauseOf(activity.GetInfo(own).HeartbeatTimeout), func() { activity.RecordHeartbeat(own, h.now()) })()
+	activityContext := ctx
+	defer every(contract.PauseOf(activity.GetInfo(activityContext).HeartbeatTimeout), func() { activity.RecordHeartbeat(activityContext, h.now()) })()
 	ctx, h.end = context.WithCancelCause(ctx)
 	defer h.end(nil)
 	seat, err := l.Holder.Hold(ctx, in)
@@ -83,7 +83,7 @@ func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (gpumux.Seat, 
 	defer context.AfterFunc(held, func() { h.end(context.Cause(held)) })()
 	ttl := time.Duration(in.TTL)
 	h.begin(seat, time.Now().Add(ttl))
-	activity.RecordHeartbeat(own, h.now()) // people see it there
+	activity.RecordHeartbeat(activityContext, h.now()) // people see it there
 	ctx, cancel := context.WithTimeoutCause(ctx, ttl, &gpumux.Fault{
 		Kind: gpumux.FaultSlotLost, Op: "run", Message: fmt.Sprintf("the time to live of the lease, %s, is over", ttl), Hint: "give it a longer TTL, or fewer calls",
 	})

@@ -181,7 +181,7 @@ func (l *ledger) meet(p calls.Process) error {
 // take returns the item in raw, which is about to run, and notes its label. It returns
 // over when the chunk's time is over.
 func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, over bool, err error) {
-	item, of, err := labelOf(l.chunk, raw)
+	item, mark, err := labelOf(l.chunk, raw)
 	if err != nil {
 		return nil, false, err
 	}
@@ -190,8 +190,8 @@ func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, o
 	if l.began.IsZero() {
 		l.began = time.Now()
 	}
-	if of.key != nil || of.item != nil {
-		l.labels[index] = of
+	if mark.key != nil || mark.item != nil {
+		l.labels[index] = mark
 	}
 	return item, l.limit.over(), nil
 }
@@ -228,8 +228,8 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	if l.put == nil && len(r.Value) > largestResult {
 		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
 	}
-	if of, noted := l.labels[r.Index]; noted {
-		r.Key, r.Item = of.key, of.item
+	if mark, noted := l.labels[r.Index]; noted {
+		r.Key, r.Item = mark.key, mark.item
 		delete(l.labels, r.Index)
 	}
 	l.count(r)

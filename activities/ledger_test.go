@@ -26,7 +26,7 @@ func recorded(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	return l
 }
 
-var there = store.Position{Writer: "0123456789abcdef", Number: 1}
+var position = store.Position{Writer: "0123456789abcdef", Number: 1}
 
 func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
@@ -148,7 +148,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 func TestLedger_FailuresAreShownShort(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 9)}, memo{})
 	stream := &held{}
-	l.storeTo(stream.put, there, 1)
+	l.storeTo(stream.put, position, 1)
 	for i := range int64(5) {
 		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}

@@ -38,7 +38,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	require.NoError(t, err)
 	sourceKey, err := l.store.Objects.Key(source.URL)
 	require.NoError(t, err)
-	there := func() (all []string) {
+	objects := func() (all []string) {
 		for _, key := range []string{sourceKey, source.Index, "maps/m/r.jsonl.parts/own.jsonl"} {
 			o, err := l.store.Objects.Read(t.Context(), key, 0, -1)
 			require.NoError(t, err, key)
@@ -49,11 +49,11 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 		}
 		return all
 	}
-	before := there()
+	before := objects()
 
 	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
-	for _, own := range []string{"store.json", sourceKey, source.Index, "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
-		for _, name := range []string{own, l.store.Objects.Locate(own)} {
+	for _, key := range []string{"store.json", sourceKey, source.Index, "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
+		for _, name := range []string{key, l.store.Objects.Locate(key)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{
 				"pool gpumux.RunChunk":     contract.Chunk{Task: "t", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: parts},
@@ -62,7 +62,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},
 				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: contract.Runs{{End: 3}}},
-				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(own, "leases/", "leases/../leases/", 1)},
+				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(key, "leases/", "leases/../leases/", 1)},
 			} {
 				_, err := l.env.ExecuteActivity(what, in)
 				var refused *temporal.ApplicationError
@@ -70,13 +70,13 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s of %s: %v", what, name, err)
 				require.True(t, refused.NonRetryable())
 			}
-			if !strings.HasPrefix(own, contract.ResidentsFolder) {
+			if !strings.HasPrefix(key, contract.ResidentsFolder) {
 				require.Error(t, contract.SlotCall{Save: &gpumux.Resident{}, Object: name}.Validate())
 				require.Error(t, contract.SlotCall{Load: &gpumux.Resident{}, Object: name}.Validate())
 			}
 		}
 	}
-	require.Equal(t, before, there())
+	require.Equal(t, before, objects())
 	again, err := l.store.Identity(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, identity, again)

@@ -54,9 +54,9 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 200}, Work: contract.Whole(200), Parts: "m/parts"})
 		ended <- err
 	}()
-	most := int64(record.Unstored>>20) + 1
-	require.Eventually(t, func() bool { return runner.ran.Load() >= most-1 }, time.Minute, time.Millisecond)
-	require.Never(t, func() bool { return runner.ran.Load() > most }, time.Second, 10*time.Millisecond)
+	limit := int64(record.Unstored>>20) + 1
+	require.Eventually(t, func() bool { return runner.ran.Load() >= limit-1 }, time.Minute, time.Millisecond)
+	require.Never(t, func() bool { return runner.ran.Load() > limit }, time.Second, 10*time.Millisecond)
 	require.NoError(t, os.Remove(obstacle))
 	require.NoError(t, <-ended)
 	require.EqualValues(t, 200, runner.ran.Load())

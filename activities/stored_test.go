@@ -60,15 +60,15 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 				l.put(fmt.Sprintf("m/parts/%s.%06d.jsonl", written.Writer, written.Number))
 			}
 			l.pool.Recorders = record.New(l.store)
-			told := memo{Written: []store.Position{written}}
+			last := memo{Written: []store.Position{written}}
 			if how == "not told" {
 				// Of an attempt before the last one, which died before its first heartbeat.
 				other, elsewhere, err := record.New(l.store).Join("m/parts", "")
 				require.NoError(t, err)
 				other.Leave()
-				told = memo{Written: []store.Position{elsewhere}, Attempt: 7}
+				last = memo{Written: []store.Position{elsewhere}, Attempt: 7}
 			}
-			l.env.SetHeartbeatDetails(told)
+			l.env.SetHeartbeatDetails(last)
 			runner.after, runner.ran = 0, nil
 			encoded, err := l.env.ExecuteActivity("chunk", chunk)
 			require.NoError(t, err)

@@ -34,7 +34,7 @@ var minimal = []string{
 	"nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
 }
 
-func with(more ...string) []string { return append(slices.Clone(minimal), more...) }
+func minimalAnd(more ...string) []string { return append(slices.Clone(minimal), more...) }
 
 func pci(bus string) (p nvml.PciInfo) {
 	for i, char := range []byte(bus) {
@@ -160,7 +160,7 @@ func TestOpen_VisibleDevices(t *testing.T) {
 
 // split makes GPU 1 a MIG GPU with instances at 0 and 3, and nothing between.
 func split(s *dgxa100.Server, more ...string) {
-	symbols(s, with(append(more, "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
+	symbols(s, minimalAnd(append(more, "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
 		"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId")...)...)
 	g := device(s, 1)
 	g.MigMode = nvml.DEVICE_MIG_ENABLE
@@ -222,7 +222,7 @@ func TestSelect_MIGWithoutInstances(t *testing.T) {
 
 func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
 	s := dgx()
-	symbols(s, with("nvmlDeviceGetMemoryInfo_v2")...)
+	symbols(s, minimalAnd("nvmlDeviceGetMemoryInfo_v2")...)
 	for i, ret := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS} {
 		device(s, i).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
 			return nvml.Memory_v2{Total: 40 * gib, Reserved: gib, Free: 30 * gib, Used: 9 * gib}, ret
@@ -248,7 +248,7 @@ func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
 
 func TestStatus_LoadOfADevice(t *testing.T) {
 	s := dgx()
-	symbols(s, with("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode")...)
+	symbols(s, minimalAnd("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode")...)
 	d := device(s, 0)
 	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 87}, nvml.SUCCESS }
 	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, nvml.SUCCESS }
@@ -277,7 +277,7 @@ func TestStatus_LostDevice(t *testing.T) {
 
 func TestProcessMemory_MergesLists(t *testing.T) {
 	s := dgx()
-	symbols(s, with("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlSystemGetProcessName")...)
+	symbols(s, minimalAnd("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlSystemGetProcessName")...)
 	d := device(s, 0)
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
@@ -310,7 +310,7 @@ func TestProcessMemory_MergesLists(t *testing.T) {
 
 func TestProcessMemory_NotTold(t *testing.T) {
 	s := dgx()
-	symbols(s, with("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses")...)
+	symbols(s, minimalAnd("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses")...)
 	d := device(s, 0)
 	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
@@ -331,7 +331,7 @@ func TestProcessMemory_NotTold(t *testing.T) {
 func TestOpen_Unusable(t *testing.T) {
 	mig := func() *dgxa100.Server {
 		s := dgx()
-		symbols(s, with("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")...)
+		symbols(s, minimalAnd("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")...)
 		for i := range s.Devices {
 			device(s, i).GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS }
 			device(s, i).GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }

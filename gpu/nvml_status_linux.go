@@ -125,7 +125,7 @@ func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 		{"graphics", versions("nvmlDeviceGetGraphicsRunningProcesses"), h.GetGraphicsRunningProcesses},
 	}
 	merged := map[int]Process{}
-	var told bool
+	var listed bool
 	err := fmt.Errorf("process lists: %w by this driver", errors.ErrUnsupported)
 	for _, l := range lists {
 		if !d.has(l.names...) {
@@ -139,7 +139,7 @@ func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 			}
 			continue
 		}
-		told = told || l.kind == "compute"
+		listed = listed || l.kind == "compute"
 		sums := map[int]uint64{}
 		for _, r := range rows {
 			sums[int(r.Pid)] += known(r.UsedGpuMemory)
@@ -153,7 +153,7 @@ func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 			merged[pid] = p
 		}
 	}
-	if !told {
+	if !listed {
 		return nil, err
 	}
 	out := make([]Process, 0, len(merged))

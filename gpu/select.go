@@ -178,10 +178,10 @@ func visible(devices []Device, spec string) []Device {
 }
 
 // conditionsOf writes the conditions of a YAML mapping as one part of a Selection.
-func conditionsOf(given map[string]any) (string, error) {
+func conditionsOf(fields map[string]any) (string, error) {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		value := squeeze(fmt.Sprint(given[name]))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := squeeze(fmt.Sprint(fields[name]))
 		if name == "model" {
 			value = "=" + value
 		}
@@ -202,15 +202,15 @@ func parseConditions(text string) (meets []func(Device) bool, err error) {
 	const example = "write it as model=H100, memory>=40GiB or both, and in a worker's file as {model: H100, memory: \">=40GiB\"}"
 	for _, word := range strings.Fields(text) {
 		model, isModel := strings.CutPrefix(word, "model=")
-		least, isLeast := strings.CutPrefix(word, "memory>=")
-		most, isMost := strings.CutPrefix(word, "memory<=")
+		lower, isLeast := strings.CutPrefix(word, "memory>=")
+		upper, isMost := strings.CutPrefix(word, "memory<=")
 		switch {
 		case isModel && model != "":
 			meets = append(meets, func(d Device) bool { return strings.Contains(squeeze(d.Name), squeeze(model)) })
 		case isLeast || isMost:
-			size, err := gpumux.ParseSize(least)
+			size, err := gpumux.ParseSize(lower)
 			if isMost {
-				size, err = gpumux.ParseSize(most)
+				size, err = gpumux.ParseSize(upper)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w; %s", word, err, example)

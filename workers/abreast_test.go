@@ -18,7 +18,7 @@ func TestWorker_SlotsAbreast(t *testing.T) {
 	}
 	one, two, both := group("one"), group("two"), group("one", "two")
 	w := &Worker{placements: []config.Placement{
-		{Groups: []config.Group{cpuGroup}, Most: 6}, {Groups: []config.Group{one, two}, Most: 2}, {Groups: []config.Group{both}, Most: 1},
+		{Groups: []config.Group{cpuGroup}, MaxSlots: 6}, {Groups: []config.Group{one, two}, MaxSlots: 2}, {Groups: []config.Group{both}, MaxSlots: 1},
 	}}
 	require.Equal(t, 11, w.abreast(cpuGroup, false), "the slots of all pools")
 	require.Equal(t, 11, w.abreast(one, false))
@@ -26,7 +26,7 @@ func TestWorker_SlotsAbreast(t *testing.T) {
 	require.Equal(t, 9, w.abreast(one, true))
 	require.Equal(t, 7, w.abreast(both, true))
 
-	w.placements = []config.Placement{{Groups: []config.Group{cpuGroup}, Most: 4}}
+	w.placements = []config.Placement{{Groups: []config.Group{cpuGroup}, MaxSlots: 4}}
 	require.Equal(t, 4, w.abreast(cpuGroup, false))
 	require.Equal(t, 1, w.abreast(cpuGroup, true))
 }

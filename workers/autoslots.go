@@ -91,7 +91,7 @@ type stint struct {
 func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log *zap.Logger) *sizing {
 	p.Resize(1)
 	return &sizing{
-		pool: p, groups: placed.Groups, max: placed.Most, devices: devices, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
+		pool: p, groups: placed.Groups, max: placed.MaxSlots, devices: devices, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
 		reserve: placed.Reserve, searches: map[sizedEdition]*slotSearch{}, stints: map[*pool.Seat]*stint{},
 	}
 }

@@ -110,7 +110,7 @@ func newModel(t *testing.T, max int) *plant {
 func startPlant(t *testing.T, pl *pool.Pool, max int, task func(name string) launch.Task) *plant {
 	core, seen := observer.New(zap.InfoLevel)
 	place := config.Placement{
-		Pool: config.Pool{GPUsPerSlot: 1}, Most: max,
+		Pool: config.Pool{GPUsPerSlot: 1}, MaxSlots: max,
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
 	s := newSizing(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
@@ -176,7 +176,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 }
 
 // said waits for the line that tells a task's number of slots.
-func (p *plant) said(task string) func() bool {
+func (p *plant) found(task string) func() bool {
 	return func() bool {
 		return p.seen.Filter(func(e observer.LoggedEntry) bool {
 			return e.ContextMap()["task"] == task && e.ContextMap()["slots"] != nil
@@ -198,7 +198,7 @@ func (p *plant) processes() int {
 func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, began := newModel(t, 8), time.Now()
-		p.work("alone", 8, p.said("alone"))
+		p.work("alone", 8, p.found("alone"))
 		require.Equal(t, 1, p.pool.Size())
 		require.Less(t, time.Since(began), 5*time.Second, "a measurement of one slot and one of two")
 		synctest.Wait()
@@ -209,7 +209,7 @@ func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
 func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, began := newModel(t, 6), time.Now()
-		p.work("patient", 10, p.said("patient"))
+		p.work("patient", 10, p.found("patient"))
 		require.Equal(t, 6, p.pool.Size(), "1, 2, 4, and no more than the bound")
 		require.Less(t, time.Since(began), 10*time.Second)
 		line := p.seen.All()[0]
@@ -222,7 +222,7 @@ func TestSizing_ItemsOfMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 2)
 		p.nap = 5 * time.Minute
-		p.work("patient", 2, p.said("patient"))
+		p.work("patient", 2, p.found("patient"))
 		require.Equal(t, 2, p.pool.Size())
 	})
 }
@@ -231,10 +231,10 @@ func TestSizing_ItemsOfMinutes(t *testing.T) {
 func TestSizing_AnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 4)
-		p.work("patient", 10, p.said("patient"))
+		p.work("patient", 10, p.found("patient"))
 		require.Equal(t, 4, p.pool.Size())
 		time.Sleep(2 * window)
-		p.work("alone", 8, p.said("alone"))
+		p.work("alone", 8, p.found("alone"))
 		require.Equal(t, 1, p.pool.Size())
 		time.Sleep(2 * window)
 		p.work("patient", 10, func() bool { return p.pool.Size() == 4 })
@@ -261,7 +261,7 @@ func TestSizing_NothingToLearn(t *testing.T) {
 		require.Zero(t, p.seen.Len())
 		other.End()
 		p.callers = 6
-		p.work("patient", 10, p.said("patient"))
+		p.work("patient", 10, p.found("patient"))
 		require.Equal(t, 4, p.pool.Size())
 	})
 }
@@ -270,8 +270,8 @@ func TestSizing_NothingToLearn(t *testing.T) {
 // and every item runs once.
 func TestLong_SizingRealProcesses(t *testing.T) {
 	p := newPlant(t, 4)
-	p.work("patient", 8, p.said("patient"))
-	p.work("alone", 8, p.said("alone"))
+	p.work("patient", 8, p.found("patient"))
+	p.work("alone", 8, p.found("alone"))
 	p.ranOnce()
 }
 

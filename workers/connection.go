@@ -120,8 +120,8 @@ func (w *Worker) patient(
 		err := call(limited, method, req, reply, cc, opts...)
 		cancel()
 		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
-			if of, ok := req.(interface{ GetTaskToken() []byte }); ok {
-				w.reports.ended(of.GetTaskToken(), err)
+			if ending, ok := req.(interface{ GetTaskToken() []byte }); ok {
+				w.reports.ended(ending.GetTaskToken(), err)
 			}
 			return err
 		}

@@ -13,12 +13,12 @@ func (w *Worker) Describe() contract.WorkerInfo {
 	d := contract.WorkerInfo{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
 		Tasks: w.tasks.Names(), Modes: w.tasks.Modes(), Notices: w.notices.All()}
 	for i, p := range w.placements {
-		info := contract.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
+		info := contract.PoolInfo{Name: p.Name, Slots: p.MinSlots() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
 		if w.memory != nil {
 			info.Means = w.memory.Means(p.Name)
 		}
 		if p.Auto() {
-			info.MaxSlots = p.Most * len(p.Groups)
+			info.MaxSlots = p.MaxSlots * len(p.Groups)
 			if i < len(w.pools) {
 				info.Slots = w.pools[i].Size() * len(p.Groups)
 			}

@@ -171,7 +171,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 	}
 	w.direct[p.Name] = runs
 	queues := []queue{
-		{name, slots(name, p.Most*len(p.Groups)), func(r worker.Registry) { runs.Register(r) }},
+		{name, slots(name, p.MaxSlots*len(p.Groups)), func(r worker.Registry) { runs.Register(r) }},
 		w.watchQueue(name, pl),
 	}
 	if pl.Leases > 0 {

@@ -204,7 +204,7 @@ func (c *counted) Done(d calls.Done) {
 type remainder struct {
 	left, done int64
 	busy       time.Duration
-	told       bool
+	reported   bool
 }
 
 const (
@@ -220,10 +220,10 @@ func (r *remainder) soon(took time.Duration) bool {
 	r.done++
 	r.busy += took
 	mean := r.busy / time.Duration(r.done)
-	if r.told || r.left < 1 || mean > longItem || r.left > 1 && time.Duration(r.left)*mean > fetchAhead {
+	if r.reported || r.left < 1 || mean > longItem || r.left > 1 && time.Duration(r.left)*mean > fetchAhead {
 		return false
 	}
-	r.told = true
+	r.reported = true
 	return true
 }
 

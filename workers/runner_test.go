@@ -69,7 +69,7 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 
 // A slot is counted as free soon while the last items of its call run, if they are short.
 func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
-	for name, of := range map[string]struct {
+	for name, test := range map[string]struct {
 		items int64
 		each  time.Duration
 		soon  []int
@@ -84,14 +84,14 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 			r, fakes := newRunner()
 			var soon []int
 			fakes[0].Do = func(_ context.Context, _ launch.Task, call slot.Call) error {
-				for range of.soon {
-					call.Work.Done(calls.Done{Busy: of.each})
+				for range test.soon {
+					call.Work.Done(calls.Done{Busy: test.each})
 					soon = append(soon, r.pool.Load().Soon)
 				}
 				return nil
 			}
-			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items}, &gputest.Work{}))
-			require.Equal(t, of.soon, soon)
+			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: test.items}, &gputest.Work{}))
+			require.Equal(t, test.soon, soon)
 			require.Zero(t, r.pool.Load().Soon)
 			require.Equal(t, 2, r.pool.Load().Free)
 		})

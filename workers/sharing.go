@@ -27,7 +27,7 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 	w.shares = map[shareKey]sharing.Share{}
 	for _, p := range w.placements {
 		for _, g := range p.Groups {
-			use := sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Devices: g.Devices}
+			use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Devices: g.Devices}
 			share, err := sharing.Mode(p.Sharing).Prepare(ctx, w.sharing, use)
 			if err != nil {
 				return fmt.Errorf("pool %s: %w", p.Name, err)

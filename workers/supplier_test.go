@@ -37,7 +37,7 @@ type fakeVacancies struct {
 	// soon are of those that are busy.
 	all, busy, soon int
 	// leased is how many slots leases have, most how many they may have.
-	leased, most int
+	leased, limit int
 	// joined are calls beside the first one of a slot, spare slots with room for another.
 	joined, spare int
 }
@@ -45,7 +45,7 @@ type fakeVacancies struct {
 func (f *fakeVacancies) Load() pool.Load {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return pool.Load{Slots: f.all, Free: f.all - f.busy, Soon: f.soon, Leased: f.leased, Leasable: f.most - f.leased, Joined: f.joined, Spare: f.spare}
+	return pool.Load{Slots: f.all, Free: f.all - f.busy, Soon: f.soon, Leased: f.leased, Leasable: f.limit - f.leased, Joined: f.joined, Spare: f.spare}
 }
 
 const poolQueue, leaseQueue = "gpumux.gpu", "gpumux.gpu.lease"
@@ -123,7 +123,7 @@ func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
 		s, fake := testSupplier(4)
 		time.Sleep(awake + time.Second)
 		first := now(t, reserve(t, s, poolQueue))
-		fake.most = 3
+		fake.limit = 3
 		another := now(t, reserve(t, s, leaseQueue))
 		second, third, fourth := reserve(t, s, poolQueue), reserve(t, s, poolQueue), reserve(t, s, leaseQueue)
 		time.Sleep(2 * young)
@@ -159,11 +159,11 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 // are asked for.
 func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeVacancies{all: 2, most: 2}
+		fake := &fakeVacancies{all: 2, limit: 2}
 		s := newSupplier(fake.Load, leaseQueue)
 		s.worked[leaseQueue] = time.Now()
 		first, second := now(t, reserve(t, s, leaseQueue)), now(t, reserve(t, s, leaseQueue))
-		fake.most = 1
+		fake.limit = 1
 		s.mark(first)
 		fake.leased, fake.busy = 1, 1
 		s.mark(second) // its poll was open already
@@ -313,7 +313,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		var begun, held, most, mostHeld, finished atomic.Int32
+		var begun, held, highest, mostHeld, finished atomic.Int32
 		counted := map[string]*atomic.Int32{poolQueue: {}, leaseQueue: {}}
 		var leased, mostLeased atomic.Int32
 		raise := func(to *atomic.Int32, n int32) {
@@ -337,7 +337,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 						all.Go(func() { // the SDK polls on while work runs
 							s.mark(permit)
 							defer s.done(permit)
-							raise(&most, begun.Add(1))
+							raise(&highest, begun.Add(1))
 							defer begun.Add(-1)
 							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Lease: queue == leaseQueue})
 							if err != nil {
@@ -365,7 +365,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		slots := int32(2 * perDevice)
 		require.LessOrEqual(t, mostHeld.Load(), slots)
 		// Each queue may have as many polls open as it has slots when the last slot is taken.
-		require.LessOrEqual(t, most.Load(), slots+slots+2)
+		require.LessOrEqual(t, highest.Load(), slots+slots+2)
 		require.LessOrEqual(t, mostLeased.Load(), int32(2))
 		for queue, count := range counted {
 			require.Greater(t, count.Load(), int32(20), queue)

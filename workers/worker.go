@@ -276,7 +276,7 @@ func (w *Worker) serve(queues []queue) error {
 func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	var seats []*pool.Seat
 	for _, g := range p.Groups {
-		for range p.Most {
+		for range p.MaxSlots {
 			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, runtime))
 		}
 	}
@@ -292,13 +292,13 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
-		of := p.Pool
+		budget := p.Pool
 		if whole {
-			of = alone
+			budget = alone
 		}
-		room := memory.Room(of, g, allowance)
-		seat := launch.Slot{Beside: w.abreast(g, whole), Shared: of.Memory > 0 || of.Slots > 1 || of.Auto(), Room: room,
-			Sharing: share.Env(of.Memory, whole)}
+		room := memory.Room(budget, g, allowance)
+		seat := launch.Slot{Beside: w.abreast(g, whole), Shared: budget.Memory > 0 || budget.Slots > 1 || budget.Auto(), Room: room,
+			Sharing: share.Env(budget.Memory, whole)}
 		if g.Devices[0].Kind != gpu.KindCPU {
 			seat.Group = g.Name
 			seat.Smallest = slices.MinFunc(g.Devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
@@ -329,7 +329,7 @@ func (w *Worker) abreast(g config.Group, whole bool) int {
 	for _, p := range w.placements {
 		for _, each := range p.Groups {
 			if !whole || !slices.ContainsFunc(each.Devices, func(d gpu.Device) bool { return slices.Contains(g.Devices, d) }) {
-				slots += p.Most
+				slots += p.MaxSlots
 			}
 		}
 	}

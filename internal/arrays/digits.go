@@ -11,9 +11,9 @@ import (
 // AppendFloat adds a number as Python does: the fewest digits that tell it from all
 // others of its size in bits, with a point or an exponent.
 func AppendFloat(b []byte, x float64, bits int) []byte {
-	least := 1e-4
+	smallest := 1e-4
 	if bits == 32 {
-		least = float64(float32(least)) // whose digits are these
+		smallest = float64(float32(smallest)) // whose digits are these
 	}
 	switch size := math.Abs(x); {
 	case math.IsNaN(x):
@@ -22,7 +22,7 @@ func AppendFloat(b []byte, x float64, bits int) []byte {
 		return append(b, text.Infinity...)
 	case x < -math.MaxFloat64:
 		return append(b, text.MinusInfinity...)
-	case size >= 1e16 || size < least && size > 0:
+	case size >= 1e16 || size < smallest && size > 0:
 		return strconv.AppendFloat(b, x, 'e', -1, bits)
 	case x == math.Trunc(x):
 		return append(strconv.AppendFloat(b, x, 'f', -1, bits), ".0"...)

@@ -247,21 +247,21 @@ const (
 // exceptions are the exception and its chain, outermost first, as far as they are read.
 func (e Evidence) exceptions() []subject {
 	chain := e.Chain[:min(len(e.Chain), readChain)]
-	most := min(readMost, readAll/(len(chain)+1))
+	limit := min(readMost, readAll/(len(chain)+1))
 	if e.Class != "" || e.Message != "" || e.Code != 0 {
 		chain = slices.Insert(slices.Clone(chain), 0, wire.Cause{Class: e.Class, Message: e.Message})
 	}
 	var out []subject
 	for _, x := range chain {
-		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, most), mute: !speaks(x.Class), item: e.Item})
+		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, limit), mute: !speaks(x.Class), item: e.Item})
 	}
 	return out
 }
 
-// ends is a text that is longer than most without its middle.
-func ends(text string, most int) string {
-	if len(text) <= most {
+// ends is a text that is longer than limit without its middle.
+func ends(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most/2], "") + "\n" + strings.ToValidUTF8(text[len(text)-most/2:], "")
+	return strings.ToValidUTF8(text[:limit/2], "") + "\n" + strings.ToValidUTF8(text[len(text)-limit/2:], "")
 }

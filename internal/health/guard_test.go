@@ -65,14 +65,14 @@ func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	g.log = zap.New(core)
 	m.set("GPU-a", notReady)
-	told := func() int {
+	warnings := func() int {
 		return logs.FilterMessage("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool").Len()
 	}
 	require.NotEmpty(t, g.Examine(t.Context(), p, "GPU-a"))
-	require.Zero(t, told())
+	require.Zero(t, warnings())
 	m.set("MIG-b", notReady)
 	require.NotEmpty(t, g.Examine(t.Context(), p, "MIG-b"))
-	require.Equal(t, 1, told())
+	require.Equal(t, 1, warnings())
 }
 
 // A cordoned device comes back when a probe passes, and is not probed while the driver

@@ -26,10 +26,10 @@ var threads = []string{"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_T
 
 // homes sets what a task finds under ~. In a home of its own it still finds the worker's
 // caches and installed packages.
-func (t Task) homes(env map[string]string, own string) {
+func (t Task) homes(env map[string]string, taskHome string) {
 	home := os.Getenv("HOME")
-	if own == "" || home == "" {
-		own = cmp.Or(own, home)
+	if taskHome == "" || home == "" {
+		taskHome = cmp.Or(taskHome, home)
 	} else {
 		env["XDG_CACHE_HOME"] = cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
 		if t.Python != "" {
@@ -39,8 +39,8 @@ func (t Task) homes(env map[string]string, own string) {
 			env["R_LIBS_USER"] = cmp.Or(os.Getenv("R_LIBS_USER"), filepath.Join(home, "R", "%p-library", "%v"))
 		}
 	}
-	if own != "" {
-		env["HOME"] = own
+	if taskHome != "" {
+		env["HOME"] = taskHome
 	}
 }
 

@@ -34,18 +34,18 @@ def embed(x):
 	write(t, "d/e.py", "from . import near\nfrom .missing import x\nfrom .. import top\nimport e\n")
 	write(t, "a/b.py", "from .other import *\nimport embed\n")
 	require.NoError(t, syscall.Mkfifo("e.py", 0o600))
-	for _, given := range []Code{{Target: "embed.py:embed"}, {Target: "embed:embed"}, {Command: []string{"sh", "embed.py"}}} {
-		before := given.Edition()
+	for _, code := range []Code{{Target: "embed.py:embed"}, {Target: "embed:embed"}, {Command: []string{"sh", "embed.py"}}} {
+		before := code.Edition()
 		for _, name := range imported {
 			text, err := os.ReadFile(name)
 			require.NoError(t, err)
 			write(t, name, string(text)+"x = 2\n")
-			require.NotEqual(t, before, given.Edition(), "%s, imported by %v", name, given)
+			require.NotEqual(t, before, code.Edition(), "%s, imported by %v", name, code)
 			write(t, name, string(text))
 		}
 		for _, name := range []string{"numpy/unused.py", "unused.py", "d/unused.py"} {
 			write(t, name, "x = 2")
-			require.Equal(t, before, given.Edition(), name)
+			require.Equal(t, before, code.Edition(), name)
 			write(t, name, "")
 		}
 	}

@@ -31,8 +31,8 @@ type Task struct {
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
-	// Own refuses a function that the module imported from elsewhere.
-	Own bool
+	// OwnModule refuses a function that the module imported from elsewhere.
+	OwnModule bool
 	// R is "file.R:function", found from Dir.
 	R string
 	// Interpreter is the Python to start, or R's Rscript. Default "python3" or "Rscript".

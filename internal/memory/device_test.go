@@ -144,7 +144,7 @@ func TestWatch_WhatAProcessHoldsWithoutItsDescendants(t *testing.T) {
 	w.round()
 	w.readers.Wait()
 	require.EqualValues(t, 6<<30, f.Measure())
-	require.EqualValues(t, 2<<30, f.Own())
+	require.EqualValues(t, 2<<30, f.OwnBytes())
 }
 
 // lateDriver lists what a process held until it was asked so many times after its end.
@@ -177,11 +177,11 @@ func TestWatch_TheNextProcessStartsWhenTheMemoryIsBack(t *testing.T) {
 			require.NoError(t, err)
 			driver.pid.Store(int64(pid))
 			require.NoError(t, s.Clear(t.Context()))
-			said := b.log.FilterMessageSnippet("3GiB of device memory are not back").Len()
+			lines := b.log.FilterMessageSnippet("3GiB of device memory are not back").Len()
 			if name == "never" {
-				require.Equal(t, 1, said)
+				require.Equal(t, 1, lines)
 			} else {
-				require.Zero(t, said)
+				require.Zero(t, lines)
 				require.Equal(t, late+1, driver.asked.Load(), "asked until it is back, and not again")
 			}
 			_, err = run(s, b.task("leak"), 1)

@@ -75,18 +75,18 @@ func devices(p config.Placement) []gpu.Device { return config.Devices([]config.P
 // Tried records whether the driver reported the memory of a process that certainly used a
 // device: a probe, or a task process. If it did not, no budget is watched there, whatever
 // the driver's version promises. After Report, Tried logs that once.
-func (e *Enforcer) Tried(uuid string, told bool) {
+func (e *Enforcer) Tried(uuid string, seen bool) {
 	if _, err := e.devices.ProcessMemory(uuid); err != nil {
 		return // it lists no process now, which the watch reports and which may pass
 	}
-	if !e.watch.tried(uuid, told) {
+	if !e.watch.tried(uuid, seen) {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range e.placements {
-		_, said := e.enforced[p.Name]
-		if said && p.Memory > 0 && slices.ContainsFunc(devices(p), func(d gpu.Device) bool { return d.UUID == uuid }) {
+		_, reported := e.enforced[p.Name]
+		if reported && p.Memory > 0 && slices.ContainsFunc(devices(p), func(d gpu.Device) bool { return d.UUID == uuid }) {
 			e.enforced[p.Name] = e.inForce(p)
 			e.reportPool(p)
 		}
@@ -149,7 +149,7 @@ func budgets(placements []config.Placement) map[string]gpumux.Size {
 	sums := map[string]gpumux.Size{}
 	for _, p := range placements {
 		for _, d := range devices(p) {
-			sums[d.UUID] += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Least())
+			sums[d.UUID] += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.MinSlots())
 		}
 	}
 	return sums

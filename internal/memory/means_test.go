@@ -74,12 +74,12 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Len(t, loud, 1)
 	require.Contains(t, loud[0].Message, "budget 16GiB enforced by: framework caps only; a task that allocates past its framework")
 	require.Contains(t, loud[0].ContextMap()["why"], "--pid=host")
-	var said notice.List
-	said.Say = func(string) {}
+	var notices notice.List
+	notices.Say = func(string) {}
 	hidden, _ := enforcer(t, inventory, pool)
-	hidden.notices, hidden.watch.hostPIDs = &said, false
+	hidden.notices, hidden.watch.hostPIDs = &notices, false
 	hidden.Report()
-	require.Contains(t, said.All()[0], "pool gpu: budget 16GiB enforced by: framework caps only")
+	require.Contains(t, notices.All()[0], "pool gpu: budget 16GiB enforced by: framework caps only")
 
 	e, _ := enforcer(t, inventory, pool)
 	var o slot.Options
@@ -142,11 +142,11 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	}
 	require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
 	require.Equal(t, []string{"watch every 100ms"}, e.Means("cpu"))
-	said := seen.All()
-	require.Len(t, said, 1, "once, and of the pool that has a budget there")
-	require.Equal(t, zap.WarnLevel, said[0].Level)
-	require.Contains(t, said[0].Message, "budget 8GiB enforced by: framework caps only")
-	require.Contains(t, said[0].ContextMap()["why"], "does not tell what processes hold")
+	lines := seen.All()
+	require.Len(t, lines, 1, "once, and of the pool that has a budget there")
+	require.Equal(t, zap.WarnLevel, lines[0].Level)
+	require.Contains(t, lines[0].Message, "budget 8GiB enforced by: framework caps only")
+	require.Contains(t, lines[0].ContextMap()["why"], "does not tell what processes hold")
 
 	c.machine.Update(func(s *gputest.State) { s.PIDShift = 0 })
 	require.NoError(t, c.slot.Clear(t.Context()))
@@ -172,12 +172,12 @@ func TestMeans_AProbeDecidesWhetherTheWatchSees(t *testing.T) {
 		require.Empty(t, seen.All(), "Report says it")
 		e.Report()
 		require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
-		said := seen.FilterMessageSnippet("framework caps only").All()
-		require.Len(t, said, 1)
-		require.Equal(t, "gpu", said[0].ContextMap()["pool"])
-		require.Contains(t, said[0].ContextMap()["why"], devices[1].UUID)
-		require.Contains(t, said[0].ContextMap()["why"], "--pid=host")
-		require.Contains(t, said[0].ContextMap()["why"], "565.57")
+		lines := seen.FilterMessageSnippet("framework caps only").All()
+		require.Len(t, lines, 1)
+		require.Equal(t, "gpu", lines[0].ContextMap()["pool"])
+		require.Contains(t, lines[0].ContextMap()["why"], devices[1].UUID)
+		require.Contains(t, lines[0].ContextMap()["why"], "--pid=host")
+		require.Contains(t, lines[0].ContextMap()["why"], "565.57")
 	}
 	e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 4 << 30})
 	e.watch.hostPIDs = false

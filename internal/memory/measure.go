@@ -23,8 +23,8 @@ func (f *watched) Measure() int64 {
 	return f.Held()
 }
 
-// Own implements session.Watched.
-func (f *watched) Own() (bytes int64) {
+// OwnBytes implements session.Watched.
+func (f *watched) OwnBytes() (bytes int64) {
 	f.ask()
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

@@ -23,8 +23,8 @@ func (e *Enforcer) Others(pool string, in config.Group) (text string, full bool)
 	budget := uint64(e.placements[at].Memory) / uint64(e.placements[at].GPUsPerSlot)
 	for _, d := range in.Devices {
 		status, err := e.devices.Status(d.UUID)
-		ours, told := e.watch.ours(d.UUID)
-		if err != nil || !told || status.Processes == nil {
+		ours, known := e.watch.ours(d.UUID)
+		if err != nil || !known || status.Processes == nil {
 			continue
 		}
 		now := status.Memory
@@ -50,7 +50,7 @@ func (e *Enforcer) Others(pool string, in config.Group) (text string, full bool)
 
 // ours are the numbers of this worker's task processes and their descendants, and whether
 // the driver tells what they hold on the device.
-func (w *watch) ours(uuid string) (pids map[int]bool, told bool) {
+func (w *watch) ours(uuid string) (pids map[int]bool, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.sees(uuid) || w.census.Round() != nil {

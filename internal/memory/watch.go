@@ -66,8 +66,8 @@ type watch struct {
 	cost      time.Duration // shortest recent duration of a round, readings included
 	readings  map[string]*reading
 	warned    map[string]bool
-	// told is, by device, whether the driver reported the memory of a process that used it.
-	told map[string]bool
+	// probed is, by device, whether the driver reported the memory of a process that used it.
+	probed map[string]bool
 }
 
 // reading is the driver's last answer for a device. pending: the next one is on its way.
@@ -93,8 +93,8 @@ type watched struct {
 	held, peak   int64 // bytes
 	counted      int64 // held, but shared pages count once per process
 	others       []int // its descendants as of the last round
-	// own is held as a fraction of counted, from the last sample.
-	own         float64
+	// share is held as a fraction of counted, from the last sample.
+	share       float64
 	sampling    bool
 	sampleAfter time.Time // earliest time of the next sample
 }
@@ -102,14 +102,14 @@ type watched struct {
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
-		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{}, told: map[string]bool{},
+		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{}, probed: map[string]bool{},
 		proportional: gpu.ProportionalMemory, patience: returnLimit,
 	}
 }
 
 // Follow implements session.Watch.
 func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
-	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
+	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, share: 1}
 	w.mu.Lock()
 	w.census.Follow(pid)
 	w.processes[f] = true
@@ -225,23 +225,23 @@ func (w *watch) readDevices() (took time.Duration) {
 // sees reports whether the driver tells what processes hold on a device. The caller holds
 // the lock.
 func (w *watch) sees(uuid string) bool {
-	if told, tried := w.told[uuid]; tried {
-		return told
+	if seen, tried := w.probed[uuid]; tried {
+		return seen
 	}
 	return w.hostPIDs
 }
 
 // tried records whether the driver reported the memory of a process that used a device.
 // One failure is final. It reports whether that changes what the watch sees.
-func (w *watch) tried(uuid string, told bool) (news bool) {
+func (w *watch) tried(uuid string, seen bool) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, tried := w.sees(uuid), false
-	if _, tried = w.told[uuid]; tried && !before {
+	if _, tried = w.probed[uuid]; tried && !before {
 		return false
 	}
-	w.told[uuid] = told
-	return told != before
+	w.probed[uuid] = seen
+	return seen != before
 }
 
 func (w *watch) used(uuid string) bool {
@@ -310,7 +310,7 @@ func (f *watched) sumUp() {
 
 // observe records a measurement, and ends a process over its budget, under the lock.
 func (f *watched) observe(held int64) {
-	f.counted, f.held = held, int64(float64(held)*f.own)
+	f.counted, f.held = held, int64(float64(held)*f.share)
 	f.peak = max(f.peak, f.held)
 	if f.budget == 0 || held <= f.budget || f.ended {
 		return
@@ -329,14 +329,14 @@ func (f *watched) observe(held int64) {
 // sample divides shared pages among their processes, and ends a process that is over its
 // budget even so.
 func (f *watched) sample(began time.Time, pids []int) {
-	own := int64(f.w.proportional(pids...))
+	resident := int64(f.w.proportional(pids...))
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	now := time.Now()
 	f.sampling, f.sampleAfter = false, now.Add(sharedCost*now.Sub(began))
-	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
-	if !f.closed && !f.ended && own > f.budget && f.counted > f.budget {
-		f.end(own)
+	f.share = min(1, float64(resident)/float64(max(f.counted, 1)))
+	if !f.closed && !f.ended && resident > f.budget && f.counted > f.budget {
+		f.end(resident)
 	}
 }
 
@@ -369,7 +369,7 @@ func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if f.cpu && !f.closed {
-		f.held = int64(f.own * float64(gpu.ResidentMemory(append([]int{f.pid}, f.others...)...)))
+		f.held = int64(f.share * float64(gpu.ResidentMemory(append([]int{f.pid}, f.others...)...)))
 	}
 	return f.held
 }

@@ -149,21 +149,21 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 	t.Parallel()
 	const budget, whole = 64 << 10, 1 << 30
 	for name, test := range map[string]struct {
-		own       uint64
+		resident  uint64
 		meanwhile func(f *watched)
 		ended     bool
 	}{
-		"over its budget":                  {own: whole, ended: true},
-		"over it with what is not its own": {own: budget},
-		"let go meanwhile":                 {own: whole, meanwhile: func(f *watched) { f.Close() }},
-		"it has given memory back":         {own: whole, meanwhile: func(f *watched) { f.w.mu.Lock(); f.counted = budget; f.w.mu.Unlock() }},
+		"over its budget":                  {resident: whole, ended: true},
+		"over it with what is not its own": {resident: budget},
+		"let go meanwhile":                 {resident: whole, meanwhile: func(f *watched) { f.Close() }},
+		"it has given memory back":         {resident: whole, meanwhile: func(f *watched) { f.w.mu.Lock(); f.counted = budget; f.w.mu.Unlock() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pid := sleeper(t)
 			w := newWatch(nil, false, zap.NewNop())
 			looks, holds := make(chan []int, 10), make(chan struct{})
-			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.own }
+			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.resident }
 			over := make(chan int64, 1)
 			f := w.Follow(gpu.CPU, pid, budget, func(o session.Over) { over <- o.Held }).(*watched)
 			neighbour := w.Follow(gpu.CPU, os.Getpid(), 0, func(session.Over) {})

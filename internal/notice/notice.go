@@ -21,15 +21,15 @@ type List struct {
 	// Say gets each notice in place of the log. Default: the log has it.
 	Say func(text string)
 
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
 // All are the notices so far.
 func (l *List) All() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.said)
+	return slices.Clone(l.texts)
 }
 
 // Warn adds a notice and says it, or writes it to the log.
@@ -49,8 +49,8 @@ func (l *List) Warn(log *zap.Logger, text string, fields ...zap.Field) {
 func (l *List) add(text string) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if news = !slices.Contains(l.said, text); news {
-		l.said = append(l.said, text)
+	if news = !slices.Contains(l.texts, text); news {
+		l.texts = append(l.texts, text)
 	}
 	return news
 }

@@ -12,13 +12,13 @@ import (
 func TestList_SaysANoticeOnce(t *testing.T) {
 	seen, entries := observer.New(zap.DebugLevel)
 	log := zap.New(seen)
-	var said []string
-	list := &List{Say: func(text string) { said = append(said, text) }}
+	var texts []string
+	list := &List{Say: func(text string) { texts = append(texts, text) }}
 	for range 2 {
 		list.Warn(log, "its budget holds by framework caps only", zap.String("pool", "gpu"), zap.String("task", "embed"), zap.String("why", "no process is listed"))
 	}
 	want := []string{"pool gpu, task embed: its budget holds by framework caps only; no process is listed"}
-	require.Equal(t, want, said)
+	require.Equal(t, want, texts)
 	require.Equal(t, want, list.All())
 	require.Zero(t, entries.Len())
 

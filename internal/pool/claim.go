@@ -57,7 +57,7 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 // waiter may take or claim. The caller holds the lock.
 func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 	l := p.ledger
-	least := 0
+	lowest := 0
 	for i, h := range p.seats {
 		if i > 0 && h.Group == p.seats[i-1].Group {
 			continue // the slots of a group stand in a row
@@ -66,8 +66,8 @@ func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 		if !p.suits(h, w) || l.claimed(h) || l.leased(h) || l.yields(h, w) {
 			continue
 		}
-		if load := l.load(h); (best == nil || load < least) && (load == 0 || !l.rests(h)) {
-			best, least = h, load
+		if load := l.load(h); (best == nil || load < lowest) && (load == 0 || !l.rests(h)) {
+			best, lowest = h, load
 		}
 	}
 	return best

@@ -130,19 +130,19 @@ func (p *Pool) Load() (load Load) {
 		if groups[h.Group] == nil {
 			groups[h.Group] = &count{}
 		}
-		of := groups[h.Group]
-		of.all, of.claimed = of.all+1, p.ledger.claimed(h)
+		group := groups[h.Group]
+		group.all, group.claimed = group.all+1, p.ledger.claimed(h)
 		switch {
 		case h.leased:
-			of.leased++
+			group.leased++
 		case !h.busy:
-			if of.unused++; !of.claimed && !p.ledger.wanted(h) {
+			if group.unused++; !group.claimed && !p.ledger.wanted(h) {
 				load.Leasable++
 			}
 		case !h.evicted:
-			of.busy++
+			group.busy++
 			if time.Since(h.ending) < endsWithin {
-				of.ending++
+				group.ending++
 			}
 			if p.room(h) > 0 {
 				load.Spare++
@@ -151,13 +151,13 @@ func (p *Pool) Load() (load Load) {
 		}
 	}
 	load.Leasable = max(0, min(load.Leasable, p.Leases-load.Leased))
-	for _, of := range groups {
-		open := min(of.all-of.leased, p.open)
-		load.Slots += open + of.leased
-		if !of.claimed {
-			now := min(of.unused, max(0, open-of.busy))
+	for _, group := range groups {
+		open := min(group.all-group.leased, p.open)
+		load.Slots += open + group.leased
+		if !group.claimed {
+			now := min(group.unused, max(0, open-group.busy))
 			load.Free += now
-			load.Soon += min(of.unused+of.ending, max(0, open-of.busy+of.ending)) - now
+			load.Soon += min(group.unused+group.ending, max(0, open-group.busy+group.ending)) - now
 		}
 	}
 	return load

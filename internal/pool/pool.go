@@ -91,7 +91,7 @@ type Seat struct {
 
 // ObservePeak records what an item held.
 func (h *Seat) ObservePeak(held int64) {
-	for most := h.peak.Load(); held > most && !h.peak.CompareAndSwap(most, held); most = h.peak.Load() {
+	for peak := h.peak.Load(); held > peak && !h.peak.CompareAndSwap(peak, held); peak = h.peak.Load() {
 	}
 }
 
@@ -187,10 +187,10 @@ func (p *Pool) Release(h *Seat) {
 		}
 		for _, each := range freed {
 			// A slot that still reclaims here has a killed process that does not end.
-			of := each.pool
-			reclaims := each.State() == slot.Reclaiming || of.isCordoned(each.Group) && each.State() != slot.Vacant
-			if of.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
-				of.evict(each)
+			owner := each.pool
+			reclaims := each.State() == slot.Reclaiming || owner.isCordoned(each.Group) && each.State() != slot.Vacant
+			if owner.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
+				owner.evict(each)
 			}
 		}
 	})
@@ -273,14 +273,14 @@ func (p *Pool) choose(w *waiter) *Seat {
 		return nil
 	}
 	var best *Seat
-	var least [2]int
+	var lowest [2]int
 	for _, h := range p.seats {
 		if h.busy || !w.Lease && calls[h.Group] >= p.open || w.Lease && p.ledger.wanted(h) || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
-		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
-			best, least = h, cost
+		if best == nil || slices.Compare(cost[:], lowest[:]) < 0 {
+			best, lowest = h, cost
 		}
 	}
 	return best

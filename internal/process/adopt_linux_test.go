@@ -23,12 +23,12 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	require.NoError(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		c := &Process{PID: dead.Process.Pid, Out: out, Exited: make(chan struct{})}
-		told := make(chan bool, 1)
-		go func() { told <- c.Leaves() }()
+		adopted := make(chan bool, 1)
+		go func() { adopted <- c.Leaves() }()
 		time.Sleep(10 * time.Second)
 		await(dead.Process, nil)
 		close(c.Exited)
-		require.True(t, <-told)
+		require.True(t, <-adopted)
 	})
 }
 

@@ -47,8 +47,8 @@ type Watched interface {
 	// Held is the tree's memory by a cheap reading; Measure takes a new one.
 	Held() int64
 	Measure() int64
-	// Own is the process's memory on a GPU without its descendants, by a new reading.
-	Own() int64
+	// OwnBytes is the process's memory on a GPU without its descendants, by a new reading.
+	OwnBytes() int64
 	// Peak is the most that a reading has given since the last call.
 	Peak() int64
 	// Close ends it; over is not called any more.
@@ -61,12 +61,12 @@ type Watched interface {
 // unwatched stands in where there is no watch.
 type unwatched struct{}
 
-func (unwatched) Busy(bool)      {}
-func (unwatched) Held() int64    { return 0 }
-func (unwatched) Measure() int64 { return 0 }
-func (unwatched) Own() int64     { return 0 }
-func (unwatched) Peak() int64    { return 0 }
-func (unwatched) Close()         {}
+func (unwatched) Busy(bool)       {}
+func (unwatched) Held() int64     { return 0 }
+func (unwatched) Measure() int64  { return 0 }
+func (unwatched) OwnBytes() int64 { return 0 }
+func (unwatched) Peak() int64     { return 0 }
+func (unwatched) Close()          {}
 
 func (unwatched) AwaitReturn(context.Context) int64 { return 0 }
 
@@ -82,9 +82,9 @@ type Memory struct {
 	// last is when a peak was last asked for. tells: the process reports its own peaks.
 	last  time.Time
 	tells bool
-	// allocators is the process's last report of them, most the largest reading so far.
+	// allocators is the process's last report of them, highest the largest reading so far.
 	allocators wire.Allocators
-	most       int64
+	highest    int64
 	// held is the last reading, read its time.
 	held int64
 	read time.Time
@@ -116,8 +116,8 @@ const (
 	peakEvery = 50 * time.Millisecond
 )
 
-// Told stores the process's report of its frameworks' allocators; nil changes nothing.
-func (m *Memory) Told(a *wire.Allocators) {
+// Report stores the process's report of its frameworks' allocators; nil changes nothing.
+func (m *Memory) Report(a *wire.Allocators) {
 	if a != nil {
 		m.allocators = *a
 	}
@@ -125,17 +125,17 @@ func (m *Memory) Told(a *wire.Allocators) {
 
 // PeakOf is the most that was needed for items that ended together, 0 for unknown. Where
 // the process tells no peak, and for descendants, the watch's readings count.
-func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
-	m.tells = m.tells || told > 0
-	if told == 0 && (m.tells || busy < peakItem && now.Sub(m.last) < peakEvery) {
+func (m *Memory) PeakOf(now time.Time, busy time.Duration, reported int64) int64 {
+	m.tells = m.tells || reported > 0
+	if reported == 0 && (m.tells || busy < peakItem && now.Sub(m.last) < peakEvery) {
 		return 0
 	}
 	m.last = now
 	seen := m.Peak()
-	if told > 0 && !m.Host && m.allocators.Reserved > 0 {
-		return m.withRest(told, seen)
+	if reported > 0 && !m.Host && m.allocators.Reserved > 0 {
+		return m.withRest(reported, seen)
 	}
-	return max(told, seen)
+	return max(reported, seen)
 }
 
 // withRest adds what the process holds beside its allocators. seen is the latest reading.
@@ -147,9 +147,9 @@ func (m *Memory) withRest(live, seen int64) int64 {
 	if held == 0 { // nobody tells
 		return 0
 	}
-	m.most = max(m.most, seen, held)
+	m.highest = max(m.highest, seen, held)
 	// A reading from before the task emptied a cache would count that as beside it.
-	return min(live+max(0, held-m.allocators.Reserved), max(live, m.most))
+	return min(live+max(0, held-m.allocators.Reserved), max(live, m.highest))
 }
 
 // Lately returns what the process holds. It takes a fresh reading when the last one is

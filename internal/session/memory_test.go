@@ -25,17 +25,17 @@ func TestMemory_APeakIsWhatWasLiveAndWhatIsBesideTheAllocators(t *testing.T) {
 	d := &driver{last: 900, now: 900, peak: 950}
 	m := &Memory{Watched: d}
 	require.EqualValues(t, 950, m.PeakOf(now, long, 0), "nobody tells what is live")
-	m.Told(&wire.Allocators{Live: 100, Reserved: 800})
-	m.Told(nil)
+	m.Report(&wire.Allocators{Live: 100, Reserved: 800})
+	m.Report(nil)
 	require.EqualValues(t, 600, m.PeakOf(now, long, 500), "500 and a context of 100")
 	require.Zero(t, m.PeakOf(now, long, 0), "it tells when it has measured")
 
-	m.Told(&wire.Allocators{Live: 100, Reserved: 1800})
+	m.Report(&wire.Allocators{Live: 100, Reserved: 1800})
 	d.now = 1950
 	require.EqualValues(t, 1650, m.PeakOf(now, long, 1500), "the last reading was too old")
-	m.Told(&wire.Allocators{Live: 100, Reserved: 200})
+	m.Report(&wire.Allocators{Live: 100, Reserved: 200})
 	require.EqualValues(t, 1950, m.PeakOf(now, long, 1500), "the task has emptied its cache since the reading: no more than was ever seen")
-	m.Told(&wire.Allocators{Live: 3000, Reserved: 3000})
+	m.Report(&wire.Allocators{Live: 3000, Reserved: 3000})
 	*d = driver{}
 	require.Zero(t, m.PeakOf(now, long, 3000), "the driver does not tell what is beside")
 
@@ -46,7 +46,7 @@ func TestMemory_APeakIsWhatWasLiveAndWhatIsBesideTheAllocators(t *testing.T) {
 func TestMemory_WhatIsUnusedIsNotNeeded(t *testing.T) {
 	d := &driver{last: 900, now: 900}
 	m := &Memory{Watched: d}
-	m.Told(&wire.Allocators{Live: 100, Reserved: 800})
+	m.Report(&wire.Allocators{Live: 100, Reserved: 800})
 	got, fresh := m.Lately()
 	require.True(t, fresh)
 	require.Equal(t, [2]int64{900, 700}, [2]int64{got.Held, got.Unused})

@@ -107,7 +107,7 @@ func (p *Session) Unread() int { return p.conn.Unread() }
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
 	defer p.started()
 	hello := wire.Hello{
-		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Name,
+		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), OwnModule: p.Task.OwnModule, Dir: p.Task.Dir, Slot: p.o.Name,
 		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
 		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
 	}
@@ -168,7 +168,7 @@ type Cap struct {
 func (p *Session) Capped(m wire.Cap) bool {
 	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
-		held := p.Memory.Own()
+		held := p.Memory.OwnBytes()
 		c.Context, c.Unseen = max(0, held-m.Reserved), held == 0 && p.o.Watch != nil
 	}
 	if p.o.Capped != nil {

@@ -59,7 +59,7 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 		return nil, err
 	}
 	at := filepath.Join(h.folder, strconv.Itoa(len(h.servers)))
-	s := &server{own: true, log: h.Log.With(zap.String("device", d.UUID)), daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Device: d.UUID}}
+	s := &server{ours: true, log: h.Log.With(zap.String("device", d.UUID)), daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Device: d.UUID}}
 	h.servers[d.UUID] = s
 	s.mu.Lock()
 	defer s.mu.Unlock()

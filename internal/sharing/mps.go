@@ -36,12 +36,12 @@ func (l *problems) checkMPS(u Use) {
 	if u.ByIndex {
 		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
 	}
-	pipe, given := mps.Pipe(), os.Getenv(mps.PipeVariable) != ""
+	pipe, named := mps.Pipe(), os.Getenv(mps.PipeVariable) != ""
 	_, lacking := exec.LookPath(mps.Program)
 	switch {
 	case runtime.GOOS != "linux":
 		add("sharing", "mps, which exists on Linux only; %s", instead)
-	case given && !mps.Listens(pipe):
+	case named && !mps.Listens(pipe):
 		add("sharing", "mps, but %s=%s has no daemon; start it, or take the variable away so that the worker starts its own",
 			mps.PipeVariable, pipe)
 	case lacking != nil && !mps.Listens(pipe):
@@ -61,7 +61,7 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 			"that is killed; 535 is the oldest that was seen to; update the driver, or use sharing: default", d, d.Driver)
 	}
 	c := clients{server: s, device: d, threads: share(u), inherited: map[string]string{}}
-	if !s.own {
+	if !s.ours {
 		c.inherited = handedOn(d)
 	}
 	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
@@ -88,8 +88,8 @@ type clients struct {
 func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
 	env := maps.Clone(c.inherited)
 	env[mps.PipeVariable] = c.daemon.Pipe
-	given := mps.LimitOf(env[mps.LimitVariable], 0, "")
-	if limit := uint64(memory); limit > 0 && (given == 0 || limit < given) {
+	inherited := mps.LimitOf(env[mps.LimitVariable], 0, "")
+	if limit := uint64(memory); limit > 0 && (inherited == 0 || limit < inherited) {
 		env[mps.LimitVariable] = mps.Limit(limit)
 	}
 	limit, _ := strconv.ParseFloat(env[mps.ThreadsVariable], 64)

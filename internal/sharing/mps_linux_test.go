@@ -59,8 +59,8 @@ func (m *member) Recycle(context.Context, string) error {
 func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*member) {
 	t.Helper()
 	for range n {
-		c, said := clients.Join(t, mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]})
-		require.Equal(t, "done", said)
+		c, answer := clients.Join(t, mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]})
+		require.Equal(t, "done", answer)
 		m := &member{MPSClient: c}
 		s.Join(m)
 		list = append(list, m)
@@ -135,8 +135,8 @@ func TestMPS_Limits(t *testing.T) {
 	u := Use{Slots: 4, PerSlot: 1, Memory: 4 << 30, Devices: []gpu.Device{device}}
 	h.Probe = func(_ context.Context, id string, env map[string]string) (uint64, string) {
 		require.Equal(t, uuid, id)
-		c, said := clients.Join(t, mps.Daemon{Pipe: env[mps.PipeVariable]}, mps.LimitVariable+"="+env[mps.LimitVariable])
-		require.Equal(t, "done", said)
+		c, answer := clients.Join(t, mps.Daemon{Pipe: env[mps.PipeVariable]}, mps.LimitVariable+"="+env[mps.LimitVariable])
+		require.Equal(t, "done", answer)
 		free, _ := c.Free()
 		return free, ""
 	}
@@ -255,9 +255,9 @@ func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	h, on := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
-	own, path := s.(clients).server, os.Getenv("PATH")
+	started, path := s.(clients).server, os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	own.process.Signal(syscall.SIGKILL)
+	started.process.Signal(syscall.SIGKILL)
 	var fault *gpumux.Fault
 	rig.Wait(t, func() bool {
 		return errors.As(s.Await(t.Context()), &fault)

@@ -20,7 +20,7 @@ const recycleLimit = time.Minute
 // server is an MPS server and its users.
 type server struct {
 	daemon mps.Daemon
-	own    bool // the worker started the daemon
+	ours   bool // the worker started the daemon
 	log    *zap.Logger
 
 	mu       sync.Mutex       // guards what follows

@@ -32,12 +32,12 @@ type account struct {
 	// limit is how many items the process may run, 0 without limit; sent and ran are how
 	// many it was given and has finished.
 	limit, sent, ran int
-	// frames is how often it was given items, given how many it was last to get ahead.
-	frames int64
-	given  int
-	// most is how many it may get ahead, pace the time that an item takes, of late.
-	most int
-	pace time.Duration
+	// frames is how often it was given items, aheadNow how many it was last to get ahead.
+	frames   int64
+	aheadNow int
+	// maxAhead is how many it may get ahead, pace the time that an item takes, of late.
+	maxAhead int
+	pace     time.Duration
 	// batch is the most items that its task takes in one call, concurrent how many it runs
 	// at the same time; 0: it takes single items.
 	batch, concurrent int
@@ -51,9 +51,9 @@ type account struct {
 // newAccount opens the account of a process that has just started and may run so many
 // items. Lasting is for the process of a lease, which is not replaced for its memory.
 func newAccount(p *session.Session, limit int, lasting bool) *account {
-	a := &account{limit: limit, given: frameItems, most: frameItems, memory: &p.Memory}
+	a := &account{limit: limit, aheadNow: frameItems, maxAhead: frameItems, memory: &p.Memory}
 	if p.Board != nil {
-		a.most = mostAhead
+		a.maxAhead = mostAhead
 	}
 	if !lasting {
 		a.growth.budget = int64(p.Memory.Budget)
@@ -107,7 +107,7 @@ func (a *account) inBatch() int {
 
 // low reports whether the process with so many items in flight runs low of them.
 func (a *account) low(inFlight int) bool {
-	return inFlight <= a.concurrent+whole(a.given, a.batch)/2
+	return inFlight <= a.concurrent+whole(a.aheadNow, a.batch)/2
 }
 
 // next is how many items the next frame may have, in whole micro-batches of unit items,
@@ -133,18 +133,18 @@ func (a *account) send(items int) int64 {
 // ahead is how many items the process gets ahead in a call that has so many results: one
 // until it is known how long they take.
 func (a *account) ahead(finished int) int {
-	most := 1
+	ahead := 1
 	if a.pace > 0 && a.pace < longItem {
 		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
 		if a.growth.budget == 0 {
 			work = min(longAhead, max(aheadTime, time.Duration(finished)*a.pace/aheadShare))
 		}
-		most = int(max(2, min(mostAhead, 1+work/a.pace)))
+		ahead = int(max(2, min(mostAhead, 1+work/a.pace)))
 	}
-	if a.given = min(most, a.most); a.near() {
-		a.given = 1
+	if a.aheadNow = min(ahead, a.maxAhead); a.near() {
+		a.aheadNow = 1
 	}
-	return a.given
+	return a.aheadNow
 }
 
 // ended books items that took busy seconds in all and needed peak bytes, 0 for unknown.

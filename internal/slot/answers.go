@@ -136,7 +136,7 @@ func (a *answers) look() error { return a.read(a.p.session.Board.Published(), ni
 // read reads the board up to the offset end, and stores the report on allocators that
 // came with it.
 func (a *answers) read(end uint64, allocators *wire.Allocators) error {
-	a.p.session.Memory.Told(allocators)
+	a.p.session.Memory.Report(allocators)
 	records, wrong := a.p.session.Board.Read(end)
 	if err := a.answered(records, nil); err != nil {
 		return err

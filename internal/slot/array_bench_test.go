@@ -22,8 +22,8 @@ import (
 func BenchmarkSlot_ArrayResult(b *testing.B) {
 	interpreter, err := filepath.Abs("../../.venv/bin/python")
 	require.NoError(b, err)
-	if given := os.Getenv("GPUMUX_TEST_PYTHON"); given != "" {
-		interpreter = given
+	if python := os.Getenv("GPUMUX_TEST_PYTHON"); python != "" {
+		interpreter = python
 	}
 	if out, err := exec.Command(interpreter, "-c", "import numpy").CombinedOutput(); err != nil {
 		rig.Because(b, rig.NumPy, interpreter, ": ", string(out))

@@ -105,12 +105,12 @@ func (s *callers) endAll(err error) {
 	s.cancel(err)
 }
 
-// ready reports whether least items of a call are there, or all that are to come, and
+// ready reports whether enough items of a call are there, or all that are to come, and
 // asks for size of them. It ends the calls that have no more, and those whose callers are
 // gone.
-func (s *callers) ready(least, size int) (ready bool) {
+func (s *callers) ready(enough, size int) (ready bool) {
 	for _, c := range slices.Clone(s.list) {
-		known, n, err := c.queue.ready(least, size)
+		known, n, err := c.queue.ready(enough, size)
 		switch {
 		case c.ctx.Err() != nil && s.ctx.Err() == nil:
 			s.end(c, context.Cause(c.ctx))

@@ -106,18 +106,18 @@ func (c *conversation) feed() error {
 		return nil
 	}
 	size, unit := a.next(len(c.flight.items), c.job.finished)
-	least := min(size, max(unit, size/2))
+	enough := min(size, max(unit, size/2))
 	if idle || a.concurrent > 0 {
-		least = min(size, unit)
+		enough = min(size, unit)
 	}
 	if idle {
-		c.job.least, c.job.size = max(1, least), max(1, size)
+		c.job.enough, c.job.size = max(1, enough), max(1, size)
 	}
 	for _, each := range c.job.calls.list {
 		if size <= 0 || c.p.session.Unread() > 1 {
 			break
 		}
-		sent, err := c.feedOf(each, least, size, unit)
+		sent, err := c.feedOf(each, enough, size, unit)
 		if err != nil {
 			return err
 		}
@@ -127,9 +127,9 @@ func (c *conversation) feed() error {
 }
 
 // feedOf gives the process up to n items of a call, and returns how many it sent.
-func (c *conversation) feedOf(each *call, least, n, unit int) (sent int, err error) {
+func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err error) {
 	idle := len(c.flight.items) == 0
-	items := c.flight.add(each, least, n, unit)
+	items := c.flight.add(each, enough, n, unit)
 	if len(items) == 0 {
 		return 0, nil
 	}

@@ -35,13 +35,13 @@ sys.stdin.read()
 	out, err := tracer.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, tracer.Start())
-	said, err := bufio.NewReader(out).ReadString('\n')
+	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	release = func() {
 		in.Close()
 		tracer.Wait()
 	}
-	if said != "0\n" {
+	if line != "0\n" {
 		release()
 		rig.Because(t, rig.Kernel, "it lets no process hold another")
 	}

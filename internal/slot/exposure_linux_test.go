@@ -49,9 +49,9 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 		"persistent": func(t *launch.Task) { t.Mode = gpumux.ModePersistent },
 		"spawn":      func(t *launch.Task) { t.Fresh = launch.Spawn },
 	} {
-		of := f.task("item")
-		change(&of)
-		got, err := run(t, s, of, slot.Call{Call: calls.Call{Mode: of.Mode}, Work: work(0)})
+		task := f.task("item")
+		change(&task)
+		got, err := run(t, s, task, slot.Call{Call: calls.Call{Mode: task.Mode}, Work: work(0)})
 		require.NoError(t, err)
 		require.Equal(t, both, string(got[0].Value), name)
 	}

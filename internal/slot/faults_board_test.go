@@ -217,17 +217,17 @@ func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	for i := range items {
 		items[i] = object{"i": i, "size": 100 << 10}
 	}
-	most := 0
+	highest := 0
 	var got []calls.Done
 	err := s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: gputest.Values(items...), OnDone: func(d calls.Done) {
 		got = append(got, d)
 		log, err := os.ReadFile(s.log)
 		assert.NoError(t, err)
-		most = max(most, len(strings.Fields(string(log)))-len(got))
+		highest = max(highest, len(strings.Fields(string(log)))-len(got))
 	}}})
 	require.NoError(t, err)
 	sequence(t, got, 60)
-	require.LessOrEqual(t, most, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
+	require.LessOrEqual(t, highest, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
 }
 
 func TestBoard_OutputBelongsToItsItem(t *testing.T) {

@@ -100,9 +100,9 @@ def item(x):
     options = xla_client.generate_pjrt_gpu_plugin_options()
     return [options["memory_fraction"], os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION"), os.environ["XLA_CLIENT_MEM_FRACTION"]]
 `)
-	for own, want := range map[string]string{".90": `[0.25,null,".2500"]`, ".1": `[0.1,null,".1"]`} {
+	for item, want := range map[string]string{".90": `[0.25,null,".2500"]`, ".1": `[0.1,null,".1"]`} {
 		task := f.task("item")
-		task.Interpreter, task.Env = interpreter, map[string]string{"OWN": own}
+		task.Interpreter, task.Env = interpreter, map[string]string{"OWN": item}
 		s := f.slot("gpu/0", func(o *slot.Options) {
 			o.Room, o.Env = 8<<30, map[string]string{"XLA_CLIENT_MEM_FRACTION": ".2500", "JAX_PLATFORMS": "cpu"}
 		})

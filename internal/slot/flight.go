@@ -21,13 +21,13 @@ type flight struct {
 }
 
 // add takes up to n items of a call from its queue, which has them as take says.
-func (f *flight) add(of *call, least, n, unit int) []item {
+func (f *flight) add(from *call, enough, n, unit int) []item {
 	kept := append(f.memory[:0], f.items...)
-	f.items = of.queue.take(kept, least, n, unit, f.concurrent)
+	f.items = from.queue.take(kept, enough, n, unit, f.concurrent)
 	f.memory = f.items
 	added := f.items[len(kept):]
-	of.inFlight += len(added)
-	f.timed = f.timed || of.Timeout > 0
+	from.inFlight += len(added)
+	f.timed = f.timed || from.Timeout > 0
 	return added
 }
 
@@ -64,21 +64,21 @@ func (f *flight) forget(runs []int64) (forgotten int) {
 }
 
 // giveBack returns the items of a call to its queue.
-func (f *flight) giveBack(of *call) {
+func (f *flight) giveBack(owner *call) {
 	var left []item
 	for _, one := range f.items {
-		if one.call == of {
+		if one.call == owner {
 			left = append(left, one)
 		}
 	}
-	of.inFlight = 0
-	of.queue.back(left...)
+	owner.inFlight = 0
+	owner.queue.back(left...)
 }
 
 // runs are those that items of a call came in.
-func (f *flight) runs(of *call) (runs []int64) {
+func (f *flight) runs(owner *call) (runs []int64) {
 	for _, one := range f.items {
-		if one.call == of && !slices.Contains(runs, one.run) {
+		if one.call == owner && !slices.Contains(runs, one.run) {
 			runs = append(runs, one.run)
 		}
 	}

@@ -47,7 +47,7 @@ func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
 				a.ran++
 				a.ended(1, 1, c.peak*mib)
 				h.held = c.held * mib
-				s.Memory.Told(&wire.Allocators{Reserved: c.unused * mib})
+				s.Memory.Report(&wire.Allocators{Reserved: c.unused * mib})
 				s.Memory.Now()
 				require.Equal(t, c.replaced && !lasting, a.grown(false), "it gets nothing more while an item runs")
 				require.False(t, a.full())

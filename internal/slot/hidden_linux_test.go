@@ -89,11 +89,11 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 }
 
 func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
-	worker, own := t.TempDir(), t.TempDir()
+	worker, home := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", worker)
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("PYTHONUSERBASE", "")
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: own})
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: home})
 	defer s.Stop(context.Background())
 	env := func(task launch.Task) (env map[string]string) {
 		got, err := run(t, s, task, slot.Call{Work: work(1)})
@@ -103,7 +103,7 @@ func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
 	}
 	task := python(folder(t), "environ")
 	saw := env(task)
-	require.Equal(t, own, saw["HOME"])
+	require.Equal(t, home, saw["HOME"])
 	require.Equal(t, filepath.Join(worker, ".cache"), saw["XDG_CACHE_HOME"], "models that were downloaded are there")
 	require.Equal(t, filepath.Join(worker, ".local"), saw["PYTHONUSERBASE"], "so are packages installed for the user")
 	task.PassEnv = []string{"HOME"}

@@ -186,12 +186,12 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	s := newStand(t, gpumux.ModePersistent)
 	task := s.task("items")
 	task.Python = "board.py:items"
-	var pulled, most atomic.Int64
+	var pulled, highest atomic.Int64
 	done := 0
 	err := s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{OnDone: func(calls.Done) { done++; pulled.Add(-1) }, From: func(yield func(calls.Item, error) bool) {
 		for item, err := range gputest.Values(quick(40, 0, nil)...) {
 			item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
-			most.Store(max(most.Load(), pulled.Add(1)))
+			highest.Store(max(highest.Load(), pulled.Add(1)))
 			if !yield(item, err) {
 				return
 			}
@@ -199,7 +199,7 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	}}})
 	require.NoError(t, err)
 	require.Equal(t, 40, done)
-	require.LessOrEqual(t, most.Load(), int64(4))
+	require.LessOrEqual(t, highest.Load(), int64(4))
 }
 
 // A process that hangs reads nothing. The slot ends it even when much data waits for it.

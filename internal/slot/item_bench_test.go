@@ -56,10 +56,10 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			call.Work = &gputest.Work{From: items(b.N), OnDone: done}
 			b.ResetTimer()
-			before, own := used, processor(b)
+			before, cpu := used, processor(b)
 			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			n := float64(b.N)
-			b.ReportMetric((processor(b)-own).Seconds()*1e6/n, "go-µs/item")
+			b.ReportMetric((processor(b)-cpu).Seconds()*1e6/n, "go-µs/item")
 			b.ReportMetric((used-before-length.Seconds()*n)*1e6/n, "python-µs/item")
 		})
 	}

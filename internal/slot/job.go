@@ -35,8 +35,8 @@ type job struct {
 	fresh bool
 	// finished is how many items have ended.
 	finished int
-	// least is how many items an idle process waits for, size how many it would take.
-	least, size int
+	// enough is how many items an idle process waits for, size how many it would take.
+	enough, size int
 	// pending is a request that waits for the end of the job; no call joins it any more.
 	// unwatch lets go of its context.
 	pending *request
@@ -47,7 +47,7 @@ type job struct {
 // the slot.
 func newJob(owner *owner, r request) *job {
 	want, task := r.call, r.task
-	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, want: want, task: task, o: owner.o, limit: task.Recycle, least: 1, size: 1,
+	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, want: want, task: task, o: owner.o, limit: task.Recycle, enough: 1, size: 1,
 		calls: newCallers(owner.slot, r.ctx)}
 	if want.Env != nil {
 		j.o.Env = want.Env
@@ -76,8 +76,8 @@ func newJob(owner *owner, r request) *job {
 	return j
 }
 
-func (j *job) modeOf(of Call) gpumux.Mode {
-	return cmp.Or(of.Mode, j.task.Mode, j.owner.o.Mode, gpumux.ModePersistent)
+func (j *job) modeOf(call Call) gpumux.Mode {
+	return cmp.Or(call.Mode, j.task.Mode, j.owner.o.Mode, gpumux.ModePersistent)
 }
 
 // serve runs the calls until all have ended. It returns with the process ready for the
@@ -129,7 +129,7 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		if ready := j.calls.ready(j.least, j.size); ready || len(j.calls.list) == 0 {
+		if ready := j.calls.ready(j.enough, j.size); ready || len(j.calls.list) == 0 {
 			return ready, nil
 		}
 		j.offer()

@@ -91,8 +91,8 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 			require.Equal(t, []string{"a.txt", "b.bin"}, done[3].Files)
 
 			files = kept{}
-			there := gputest.Values(filepath.Join(t.TempDir(), "there"))
-			done, err = run(t, s, task("flaky"), slot.Call{Call: calls.Call{Mode: mode, Attempts: 2, Files: true}, Work: &gputest.Work{From: there, OnKeep: files.keep}})
+			items := gputest.Values(filepath.Join(t.TempDir(), "there"))
+			done, err = run(t, s, task("flaky"), slot.Call{Call: calls.Call{Mode: mode, Attempts: 2, Files: true}, Work: &gputest.Work{From: items, OnKeep: files.keep}})
 			require.NoError(t, err)
 			require.Equal(t, kept{"0/second": "x"}, files, "those of the try that failed are dropped")
 			require.Equal(t, []string{"second"}, done[0].Files)

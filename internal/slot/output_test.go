@@ -48,21 +48,21 @@ func TestSlot_LoggingIsTheTasks(t *testing.T) {
 
 // A thread that a task leaves behind holds up the end of its process, which is said once.
 func TestSlot_ProcessesThatDoNotEndAreSaid(t *testing.T) {
-	var said notice.List
+	var notices notice.List
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"),
 		[]byte("import threading\ndef leave(x):\n    threading.Thread(target=threading.Event().wait).start()\n    return x\n"), 0o644))
 	s := slot.New(slot.Options{
-		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 100 * time.Millisecond, Notices: &said,
+		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 100 * time.Millisecond, Notices: &notices,
 	})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	got, err := run(t, s, python(dir, "leave"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(ints(3)...)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	require.Eventually(t, func() bool { return s.State() == slot.Vacant }, time.Minute, time.Millisecond)
-	require.Len(t, said.All(), 1, "%q", said.All())
-	require.Contains(t, said.All()[0], "task leave: after their last item, processes of a task do not end by themselves; each is killed after 100ms")
-	require.Contains(t, said.All()[0], "daemon=True")
+	require.Len(t, notices.All(), 1, "%q", notices.All())
+	require.Contains(t, notices.All()[0], "task leave: after their last item, processes of a task do not end by themselves; each is killed after 100ms")
+	require.Contains(t, notices.All()[0], "daemon=True")
 }
 
 func TestSlot_EndlessOutputIsCutInTheMiddle(t *testing.T) {

@@ -36,16 +36,16 @@ type owner struct {
 }
 
 func newOwner(s *Slot, templates *template.Set, o Options) *owner {
-	own := &owner{slot: s, o: o, judge: judge{o: o}, scratch: scratch{log: s.log}, templates: templates}
+	made := &owner{slot: s, o: o, judge: judge{o: o}, scratch: scratch{log: s.log}, templates: templates}
 	if templates == nil {
-		own.templates, own.ownSet = template.NewSet(o.Log), true
+		made.templates, made.ownSet = template.NewSet(o.Log), true
 	}
-	own.templates.Share(1)
-	return own
+	made.templates.Share(1)
+	return made
 }
 
-// own serves requests one after the other until the slot stops.
-func (o *owner) own() {
+// serveAll serves requests one after the other until the slot stops.
+func (o *owner) serveAll() {
 	defer close(o.slot.gone)
 	for {
 		o.returned()

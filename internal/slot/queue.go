@@ -46,8 +46,8 @@ type queue struct {
 	bytes int
 	// pulled counts the items that the source gave.
 	pulled int64
-	// The goroutine pulls until wanted items are there, and sends news when least are.
-	wanted, least int
+	// The goroutine pulls until wanted items are there, and sends news when enough are.
+	wanted, enough int
 	// over: no more items come; err is why, where that is not their end.
 	over bool
 	err  error
@@ -56,15 +56,15 @@ type queue struct {
 }
 
 // newQueue asks for the first item.
-func newQueue(of *call, news chan struct{}) *queue {
-	q := &queue{news: news, gone: make(chan struct{}), wanted: 1, least: 1, pulling: true}
+func newQueue(owner *call, news chan struct{}) *queue {
+	q := &queue{news: news, gone: make(chan struct{}), wanted: 1, enough: 1, pulling: true}
 	q.wake = sync.NewCond(&q.mu)
-	go q.pull(of)
+	go q.pull(owner)
 	return q
 }
 
 // pull takes items from the source, and waits while none are wanted.
-func (q *queue) pull(of *call) {
+func (q *queue) pull(owner *call) {
 	defer func() {
 		q.mu.Lock()
 		q.over, q.pulling = true, false
@@ -72,8 +72,8 @@ func (q *queue) pull(of *call) {
 		q.tell()
 		close(q.gone)
 	}()
-	for one, err := range of.Work.Items() {
-		if !q.add(item{Item: one, call: of}, err) {
+	for one, err := range owner.Work.Items() {
+		if !q.add(item{Item: one, call: owner}, err) {
 			return
 		}
 	}
@@ -92,7 +92,7 @@ func (q *queue) add(one item, err error) bool {
 		q.items = append(q.items, one)
 		q.bytes += len(one.Value)
 	}
-	if len(q.items) == q.least || q.full(q.wanted) {
+	if len(q.items) == q.enough || q.full(q.wanted) {
 		q.tell()
 	}
 	for !q.left && q.full(q.wanted) {
@@ -103,14 +103,14 @@ func (q *queue) add(one item, err error) bool {
 	return q.pulling
 }
 
-// ready reports how many items there are. While fewer than least are there and more may
+// ready reports how many items there are. While fewer than enough are there and more may
 // come, it asks for n, and the answer is not known. err is why no more come, where that
 // is not their end.
-func (q *queue) ready(least, n int) (known bool, there int, err error) {
+func (q *queue) ready(enough, n int) (known bool, count int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if known = q.over || q.full(least); !known {
-		q.ask(least, n)
+	if known = q.over || q.full(enough); !known {
+		q.ask(enough, n)
 	}
 	return known, len(q.items), q.err
 }
@@ -120,33 +120,33 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 func (q *queue) remaining(all int64) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	there := int64(len(q.items))
+	count := int64(len(q.items))
 	switch {
 	case q.over:
-		return there
+		return count
 	case all == 0:
 		return endless
 	}
-	return there + max(0, all-q.pulled)
+	return count + max(0, all-q.pulled)
 }
 
 // take appends up to n items that fit into a frame. While more may come, it takes whole
-// micro-batches of unit items; while fewer than least are there and they do not fill a
+// micro-batches of unit items; while fewer than enough are there and they do not fill a
 // frame, it takes none and asks for n. Then it has ahead items pulled, or as many as it
 // was asked for.
-func (q *queue) take(to []item, least, n, unit, ahead int) []item {
+func (q *queue) take(to []item, enough, n, unit, ahead int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.over && !q.full(least) {
-		q.ask(least, n)
+	if !q.over && !q.full(enough) {
+		q.ask(enough, n)
 		return to
 	}
-	most := min(n, len(q.items))
-	if most < n && most > unit && !q.over {
-		most = most / unit * unit
+	limit := min(n, len(q.items))
+	if limit < n && limit > unit && !q.over {
+		limit = limit / unit * unit
 	}
 	taken, bytes := 0, 0
-	for taken < most && (bytes < frameBytes || taken == 0) {
+	for taken < limit && (bytes < frameBytes || taken == 0) {
 		bytes += len(q.items[taken].Value)
 		taken++
 	}
@@ -154,7 +154,7 @@ func (q *queue) take(to []item, least, n, unit, ahead int) []item {
 	q.items = slices.Delete(q.items, 0, taken)
 	q.bytes -= bytes
 	q.wanted = 0
-	if (n > unit || ahead > 0) && taken == most && !q.over {
+	if (n > unit || ahead > 0) && taken == limit && !q.over {
 		q.ask(cmp.Or(min(ahead, 1), n), max(n, ahead)) // the next ones are on their way while these run
 	}
 	return to
@@ -192,9 +192,9 @@ func (q *queue) end(ctx context.Context) {
 	}
 }
 
-// ask lets the goroutine pull n items, or a frame's worth, with news at least of them.
-func (q *queue) ask(least, n int) {
-	q.wanted, q.least = n, least
+// ask lets the goroutine pull n items, or a frame's worth, with news when enough are there.
+func (q *queue) ask(enough, n int) {
+	q.wanted, q.enough = n, enough
 	q.wake.Signal()
 }
 

@@ -96,7 +96,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	owner := newOwner(s, templates, o)
-	go owner.own()
+	go owner.serveAll()
 	return s
 }
 
@@ -266,11 +266,11 @@ func (s *Slot) tally(change func(*Stats)) {
 
 // runs publishes which item of which map runs and when it began. A zero time means that
 // none runs.
-func (s *Slot) runs(of string, index int64, began time.Time) {
+func (s *Slot) runs(mapID string, index int64, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index || s.running.Map != of {
-		s.running = Running{Map: of, Index: index, Began: began}
+	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index || s.running.Map != mapID {
+		s.running = Running{Map: mapID, Index: index, Began: began}
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // time. An item's timeout does not count the wait.
 func TestSlot_AFewProcessesStartAtATime(t *testing.T) {
 	t.Parallel()
-	most := max(2, runtime.GOMAXPROCS(0)/2)
+	limit := max(2, runtime.GOMAXPROCS(0)/2)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "imports")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(`
@@ -34,7 +34,7 @@ note(b")")
 def square(n): return n * n
 `), 0o644))
 	var all sync.WaitGroup
-	for range 2*most + 1 {
+	for range 2*limit + 1 {
 		s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 		t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 		all.Go(func() {
@@ -48,8 +48,8 @@ def square(n): return n * n
 	all.Wait()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, 2*most+1, strings.Count(string(text), ")"))
-	require.NotContains(t, longest(string(text)), strings.Repeat("(", most+1), "%s", text)
+	require.Equal(t, 2*limit+1, strings.Count(string(text), ")"))
+	require.NotContains(t, longest(string(text)), strings.Repeat("(", limit+1), "%s", text)
 }
 
 // longest leaves out of nested marks all pairs that were closed, and keeps the deepest

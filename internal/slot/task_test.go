@@ -70,7 +70,7 @@ def wrapped(item): return item + 2
 `), 0o644))
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		for _, function := range []string{"system", "popen"} {
-			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, OwnModule: true, Mode: mode}
 			_, err := run(t, s, task, slot.Call{Work: work("touch ran")})
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultBadInput, f.Kind)
@@ -78,7 +78,7 @@ def wrapped(item): return item + 2
 			require.NoFileExists(t, filepath.Join(dir, "ran"))
 		}
 		for function, want := range map[string]string{"cached": "2", "wrapped": "3"} {
-			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
+			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, OwnModule: true, Mode: mode}
 			got, err := run(t, s, task, slot.Call{Work: work(1)})
 			require.NoError(t, err)
 			require.JSONEq(t, want, string(got[0].Value))

@@ -42,7 +42,7 @@ var goldens = []struct {
 		Device: "CPU", Mode: gpumux.ModeFresh}},
 	{"hello-board", "worker", Hello{Version: 1, Task: "embed", Target: "embed.py:embed", Dir: "/srv/tasks", Slot: "cpu/0",
 		Device: "CPU", Mode: gpumux.ModePersistent, Board: BoardSize}},
-	{"hello-own", "worker", Hello{Version: 1, Task: "sweep/fit:fit", Target: "fit.py:fit", Dir: "/srv/tasks", Own: true, Slot: "cpu/0",
+	{"hello-own", "worker", Hello{Version: 1, Task: "sweep/fit:fit", Target: "fit.py:fit", Dir: "/srv/tasks", OwnModule: true, Slot: "cpu/0",
 		Device: "CPU", Mode: gpumux.ModePersistent}},
 	{"hello-room", "worker", Hello{Version: 1, Task: "t", Target: "t.py:t", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
 		Memory: 8 << 30, Mode: gpumux.ModePersistent, Room: 7 << 30}},

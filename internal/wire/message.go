@@ -22,20 +22,20 @@ type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
 type Hello struct {
-	Version int         `json:"version"`
-	Task    string      `json:"task"`
-	Target  string      `json:"target"`
-	Dir     string      `json:"dir"`
-	Own     bool        `json:"own,omitempty"`
-	Slot    string      `json:"slot"`
-	Device  string      `json:"device"`
-	Memory  int64       `json:"memory"`
-	Mode    gpumux.Mode `json:"mode"`
-	Board   int64       `json:"board,omitempty"`
-	Room    int64       `json:"room,omitempty"`
-	Lease   string      `json:"lease,omitempty"`
-	Host    string      `json:"host,omitempty"`
-	Rebuilt bool        `json:"rebuilt,omitempty"`
+	Version   int         `json:"version"`
+	Task      string      `json:"task"`
+	Target    string      `json:"target"`
+	Dir       string      `json:"dir"`
+	OwnModule bool        `json:"own,omitempty"`
+	Slot      string      `json:"slot"`
+	Device    string      `json:"device"`
+	Memory    int64       `json:"memory"`
+	Mode      gpumux.Mode `json:"mode"`
+	Board     int64       `json:"board,omitempty"`
+	Room      int64       `json:"room,omitempty"`
+	Lease     string      `json:"lease,omitempty"`
+	Host      string      `json:"host,omitempty"`
+	Rebuilt   bool        `json:"rebuilt,omitempty"`
 }
 
 // Run asks for items. The process answers each before it starts the next, unless its

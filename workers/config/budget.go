@@ -14,13 +14,13 @@ import (
 )
 
 // reserve stays free of a device for others: the most that a pool on it says.
-func reserve(d gpu.Device, pools []Placement) (most uint64) {
+func reserve(d gpu.Device, pools []Placement) (largest uint64) {
 	for _, p := range pools {
 		if p.uses(d) {
-			most = max(most, uint64(p.Reserve))
+			largest = max(largest, uint64(p.Reserve))
 		}
 	}
-	return most
+	return largest
 }
 
 // left is the part of a device that budgets can have, in bytes.
@@ -47,24 +47,24 @@ func shortage(d gpu.Device, pools []Placement) string {
 }
 
 // capacity bounds AutoSlots per group: by what other pools leave, and in all.
-func (p Placement) capacity(all []Placement) (fit, most int) {
+func (p Placement) capacity(all []Placement) (fit, limit int) {
 	fit = maxSlots
 	for _, d := range p.devices() {
 		free := left(d, all)
 		for _, o := range all {
 			if o.index != p.index && o.uses(d) {
-				free -= min(free, o.share()*uint64(o.Least()))
+				free -= min(free, o.share()*uint64(o.MinSlots()))
 			}
 		}
 		if each := p.share(); each > 0 && d.Memory > 0 {
 			fit = min(fit, int(min(free/each, maxSlots)))
 		}
 	}
-	most = autoGPU
+	limit = autoGPU
 	if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
-		most = min(maxSlots, runtime.GOMAXPROCS(0))
+		limit = min(maxSlots, runtime.GOMAXPROCS(0))
 	}
-	return max(1, fit), max(1, min(fit, most))
+	return max(1, fit), max(1, min(fit, limit))
 }
 
 // share is the part of a slot's budget on one of its devices.
@@ -72,7 +72,7 @@ func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSl
 
 // Whole is the budget of a slot with its group to itself: what all pools give there.
 func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
-	least := uint64(math.MaxUint64)
+	smallest := uint64(math.MaxUint64)
 	for _, d := range g.Devices {
 		sum := uint64(0)
 		for _, o := range all {
@@ -80,12 +80,12 @@ func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 				sum += o.share() * uint64(o.Fit)
 			}
 		}
-		least = min(least, sum)
+		smallest = min(smallest, sum)
 	}
 	if p.Memory == 0 {
 		return 0
 	}
-	return gpumux.Size(least) * gpumux.Size(p.GPUsPerSlot)
+	return gpumux.Size(smallest) * gpumux.Size(p.GPUsPerSlot)
 }
 
 // checkShares checks exclusive use and the sum of budgets, per device over all pools.
@@ -110,8 +110,8 @@ func checkShares(placements []Placement, r *report) {
 				auto = p.Name
 			}
 			if p.Memory > 0 {
-				sum += float64(p.share()) * float64(p.Least())
-				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.Least(), gpumux.Size(p.share()), p.Name))
+				sum += float64(p.share()) * float64(p.MinSlots())
+				parts = append(parts, fmt.Sprintf("%d × %s in pool %s", p.MinSlots(), gpumux.Size(p.share()), p.Name))
 			}
 		}
 		switch largest := slices.MaxFunc(pools, func(a, b Placement) int { return cmp.Compare(a.Reserve, b.Reserve) }); {
@@ -144,9 +144,9 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 			}
 			at = fmt.Sprintf("pools[%d]", p.index)
 			if sharing.Mode(p.Sharing) == sharing.MPS {
-				clients += p.Most
+				clients += p.MaxSlots
 			} else {
-				processes += p.Most
+				processes += p.MaxSlots
 			}
 		}
 		served := min(clients, 1) // the server is one process, whosever clients it has
@@ -171,11 +171,11 @@ func (c Config) checkSharing(placements []Placement, r *report) {
 	}
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
-		use := sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, ByIndex: numbers, Devices: p.devices()}
-		var said []gpumux.Problem
+		use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, ByIndex: numbers, Devices: p.devices()}
+		var known []gpumux.Problem
 		for _, problem := range sharing.Mode(p.Sharing).Check(use) {
-			if !slices.Contains(said, problem) {
-				said = append(said, problem)
+			if !slices.Contains(known, problem) {
+				known = append(known, problem)
 				r.add(at+"."+problem.Field, "%s", problem.Message)
 			}
 		}

@@ -43,7 +43,7 @@ func TestBudgets_CountAgainstWhatIsLeftOfADevice(t *testing.T) {
 	c.Pools = []Pool{{Name: "a", Slots: AutoSlots, Memory: 2 << 30, Reserve: 3 << 30}}
 	placements, _, err := c.Plan(inventory)
 	require.NoError(t, err)
-	require.Equal(t, []int{6, 6}, []int{placements[0].Most, placements[0].Fit})
+	require.Equal(t, []int{6, 6}, []int{placements[0].MaxSlots, placements[0].Fit})
 }
 
 // No byte of a device is promised twice: what a valid file lets its pools take at once
@@ -86,7 +86,7 @@ func TestPlacements_PromiseNoByteTwice(t *testing.T) {
 			sum, reserve := uint64(0), uint64(0)
 			for _, p := range placements {
 				if p.uses(d) {
-					sum += uint64(p.Memory) / uint64(max(1, p.GPUsPerSlot)) * uint64(p.Most)
+					sum += uint64(p.Memory) / uint64(max(1, p.GPUsPerSlot)) * uint64(p.MaxSlots)
 					reserve = max(reserve, uint64(p.Reserve))
 				}
 			}

@@ -81,7 +81,7 @@ func (f folder) task(rest string) (launch.Task, bool) {
 	// Each spelling gets the same name, so the same process serves it.
 	task.Name = f.prefix + name + ":" + function
 	task.Python = name + ".py:" + function
-	task.Own = true
+	task.OwnModule = true
 	return task, true
 }
 
@@ -117,12 +117,12 @@ func (c *Catalog) Modes() map[string]gpumux.Mode {
 
 // list writes names for people, the first twenty of them.
 func list(names []string) string {
-	const most = 20
+	const shown = 20
 	switch n := len(names); {
 	case n == 0:
 		return "none"
-	case n > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n-most)
+	case n > shown:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), n-shown)
 	}
 	return strings.Join(names, ", ")
 }

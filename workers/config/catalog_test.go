@@ -91,7 +91,7 @@ def größe[T](item: T): ...
 	for _, name := range []string{"good", "system"} {
 		task, err := tasks.Find("sweep/doc:" + name)
 		require.NoError(t, err)
-		require.True(t, task.Own)
+		require.True(t, task.OwnModule)
 	}
 	require.NoError(t, os.Chmod(file, 0))
 	_, err := tasks.Find("sweep/later:now")

@@ -211,20 +211,20 @@ tasks:
 	require.NoError(t, err)
 	placements, _, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{7, 2, runtime.GOMAXPROCS(0)}, []int{placements[0].Most, placements[1].Most, placements[2].Most})
-	require.Equal(t, []int{1, 2, 1}, []int{placements[0].Least(), placements[1].Least(), placements[2].Least()})
+	require.Equal(t, []int{7, 2, runtime.GOMAXPROCS(0)}, []int{placements[0].MaxSlots, placements[1].MaxSlots, placements[2].MaxSlots})
+	require.Equal(t, []int{1, 2, 1}, []int{placements[0].MinSlots(), placements[1].MinSlots(), placements[2].MinSlots()})
 
 	// The bound is of the slots, not of what a call gets that has the device whole.
 	c.Pools[0].Memory, c.Pools[1] = 4<<30, Pool{Name: "fixed"}
 	placements, _, err = c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{16, 20}, []int{placements[0].Most, placements[0].Fit})
+	require.Equal(t, []int{16, 20}, []int{placements[0].MaxSlots, placements[0].Fit})
 
 	// Two GPUs make one slot, each with half of its budget.
 	c.Pools = []Pool{{Name: "pair", Slots: AutoSlots, GPUsPerSlot: 2, Memory: 40 << 30}}
 	placements, _, err = c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, 4, placements[0].Most)
+	require.Equal(t, 4, placements[0].MaxSlots)
 }
 
 func TestConfig_NoGPU(t *testing.T) {

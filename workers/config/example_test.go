@@ -78,7 +78,7 @@ func ExampleConfig_Plan() {
 	}
 	for _, p := range placements {
 		for _, g := range p.Groups {
-			fmt.Println(p.Name, g.Name, p.Least(), "slots of", p.Memory)
+			fmt.Println(p.Name, g.Name, p.MinSlots(), "slots of", p.Memory)
 		}
 	}
 	fmt.Println(tasks.Names())

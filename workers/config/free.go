@@ -18,7 +18,7 @@ func (p Pool) free(inventory *gpu.Inventory) (devices []gpu.Device, err error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(Placement{Pool: p}.Least())
+	wanted := p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(Placement{Pool: p}.MinSlots())
 	var taken []string
 	for _, d := range all {
 		status, err := inventory.Status(d.UUID)

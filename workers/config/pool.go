@@ -68,16 +68,16 @@ type Placement struct {
 	Pool
 	index  int // in Config.Pools
 	Groups []Group
-	// Most is the number of slots per group; with AutoSlots, which begins with 1, the
+	// MaxSlots is the number of slots per group; with AutoSlots, which begins with 1, the
 	// largest one. Fit is the most whose budgets fit at once.
-	Most, Fit int
+	MaxSlots, Fit int
 }
 
 // Auto reports whether the number of slots is found by measurement.
 func (p Pool) Auto() bool { return p.Slots == AutoSlots }
 
-// Least is the smallest number of slots per group.
-func (p Placement) Least() int {
+// MinSlots is the smallest number of slots per group.
+func (p Placement) MinSlots() int {
 	if p.Auto() {
 		return 1
 	}
@@ -86,7 +86,7 @@ func (p Placement) Least() int {
 
 // LeaseLimit is the most slots that leases may have at a time.
 func (p Placement) LeaseLimit() int {
-	all := p.Most * len(p.Groups)
+	all := p.MaxSlots * len(p.Groups)
 	if p.Leases != nil {
 		return min(*p.Leases, all)
 	}
@@ -131,12 +131,12 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			continue
 		}
 		groups := p.groups(devices, at, r)
-		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots)})
+		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, MaxSlots: int(p.Slots), Fit: int(p.Slots)})
 	}
 	checkShares(placements, r)
 	for i, p := range placements {
 		if p.Auto() && len(p.Groups) > 0 {
-			placements[i].Fit, placements[i].Most = p.capacity(placements)
+			placements[i].Fit, placements[i].MaxSlots = p.capacity(placements)
 		}
 	}
 	c.checkSharing(placements, r)
@@ -222,7 +222,7 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 
 // Instances reports whether every slot has a MIG instance of about its budget to itself.
 func (p Placement) Instances() bool {
-	return p.Most == 1 && !slices.ContainsFunc(p.Groups, func(g Group) bool {
+	return p.MaxSlots == 1 && !slices.ContainsFunc(p.Groups, func(g Group) bool {
 		d := g.Devices[0]
 		return d.Kind != gpu.KindMIG || uint64(p.Memory) < d.Memory-d.Memory/8
 	})

@@ -66,8 +66,8 @@ func (r *report) err(file string) error {
 }
 
 // oneOf checks a word that may be left out.
-func oneOf[S ~string](r *report, field string, given, first, second S) {
-	if given != "" && given != first && given != second {
-		r.add(field, "%q is unknown; use %s or %s", given, first, second)
+func oneOf[S ~string](r *report, field string, value, first, second S) {
+	if value != "" && value != first && value != second {
+		r.add(field, "%q is unknown; use %s or %s", value, first, second)
 	}
 }

@@ -108,11 +108,11 @@ func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string
 
 // task makes what a slot starts and reports every mistake on the way.
 func (c Config) task(name, at string, t Task, r *report) launch.Task {
-	given := map[string]bool{
+	kindsGiven := map[string]bool{
 		"python": t.Python != "", "python_dir": t.PythonDir != "", "r": t.R != "", "command": len(t.Command) > 0, "program": len(t.Program) > 0,
 	}
-	maps.DeleteFunc(given, func(_ string, set bool) bool { return !set })
-	kinds := slices.Sorted(maps.Keys(given))
+	maps.DeleteFunc(kindsGiven, func(_ string, set bool) bool { return !set })
+	kinds := slices.Sorted(maps.Keys(kindsGiven))
 	if len(kinds) == 0 {
 		r.add(at, "says not what to run; give one of python, python_dir, r, command and program")
 	} else if len(kinds) > 1 {
