@@ -47,176 +47,17 @@ The exit code is 1 when a check failed.`,
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		findings := examine(c.Context(), a, cmp.Or(python, "python3"))
-		if err := context.Cause(c.Context()); err != nil {
-			return err
-		}
-		if asJSON {
-			if err := printJSON(a.Stdout, findings); err != nil {
-				return err
-			}
-		} else {
-			printFindings(a.Stdout, findings)
-		}
-		if anyBad(findings) {
-			return exitCode(exitFailed)
-		}
-		return nil
+		return a.tell(c.Context(), examine(c.Context(), a, cmp.Or(python, "python3")), asJSON, exitFailed)
 	}
 	return c
-}
-
-// examine runs every check; those that build on a failed one are left out.
-func examine(ctx context.Context, a *app, python string) []finding {
-	findings := append([]finding{checkPython(ctx, python)}, checkDevices(ctx, python)...)
-	conn, reached := checkTemporal(ctx, a)
-	findings = append(findings, reached)
-	if conn == nil {
-		if a.storeURL != "" {
-			findings = append(findings, checkStore(ctx, a.storeURL))
-		}
-		return findings
-	}
-	defer conn.close()
-	return append(findings, checkWorkers(ctx, a, conn)...)
-}
-
-func gpusCommand(a *app) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "gpus",
-		Short: "Show this machine's devices: memory, MIG, processes",
-		Long: `Show this machine's devices: memory, MIG instances below their GPU, and who holds memory on them.
-Details follow where there is something to say: a device that does not answer, MIG mode, MPS.
-A pool's devices take the beginning of a UUID as well. Whether a device works, gpumux doctor tries.
-docs/gpus.schema.json describes --json.`,
-		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
-		Args:    cobra.NoArgs,
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		inventory, err := gpu.Open(c.Context(), gpu.Options{})
-		if err != nil {
-			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
-		}
-		defer inventory.Close()
-		r := inspectDevices(inventory)
-		if asJSON {
-			return printJSON(a.Stdout, r)
-		}
-		if err := r.Print(a.Stdout); err != nil {
-			return err
-		}
-		if r.Reason != "" {
-			a.console.Say("%s", r.Reason)
-		}
-		return nil
-	}
-	return c
-}
-
-// checkTemporal connects. Without an address it may be that nobody wanted a server yet.
-func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
-	conn, err := a.connect(ctx)
-	if err == nil {
-		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.Namespace)
-		if conn.ui != "" {
-			detail += ", web UI " + conn.ui
-		}
-		return conn, finding{Check: "temporal", Status: checkGood, Detail: detail}
-	}
-	f := finding{Check: "temporal", Status: checkBad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
-	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
-		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.phrase(away.Hint)
-	}
-	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
-		f.Status = checkNote
-	}
-	return nil, f
-}
-
-func checkWorkers(ctx context.Context, a *app, conn *connection) []finding {
-	all, err := conn.Fleet().Workers(ctx)
-	if err != nil {
-		return noWorkers(ctx, a, err)
-	}
-	var findings []finding
-	var stores []string // one for each, with the host of who said it
-	hosts := map[string]string{}
-	answered := false
-	for _, w := range all {
-		f := finding{Check: "worker " + w.Identity, Status: checkGood}
-		if w.Offer == nil {
-			f.Status, f.Detail = checkNote, a.phrase(w.Error)
-			f.Fix = "if it is gone the server forgets it within minutes; else look at its log"
-			findings = append(findings, f)
-			continue
-		}
-		answered = true
-		f.Detail = fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, report.Pools(w.Offer.Pools))
-		findings = append(findings, f)
-		for _, pool := range w.Offer.Pools {
-			if f := checkBudget(pool); !slices.Contains(findings, f) {
-				findings = append(findings, f)
-			}
-		}
-		if _, known := hosts[w.Offer.Store]; !known {
-			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
-		}
-	}
-	if tasks := report.TasksOf(all); len(tasks) > 0 {
-		names := make([]string, len(tasks))
-		for i, t := range tasks {
-			names[i] = t.Name
-		}
-		findings = append(findings, finding{Check: "tasks", Status: checkGood, Detail: report.OneLine(strings.Join(names, ", "), 200)})
-	}
-	if len(stores) > 1 {
-		findings = append(findings, finding{Check: "store", Status: checkBad, Detail: "the workers have different stores: " + strings.Join(stores, ", "),
-			Fix: "give all workers of a server the same store"})
-	}
-	switch here, _ := os.Hostname(); {
-	case a.storeURL != "":
-		findings = append(findings, checkStore(ctx, a.storeURL))
-	case !answered:
-	case strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here:
-		findings = append(findings, finding{Check: "store", Status: checkNote,
-			Detail: fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", stores[0], hosts[stores[0]])})
-	default:
-		findings = append(findings, checkStore(ctx, stores[0]))
-	}
-	return findings
-}
-
-func noWorkers(ctx context.Context, a *app, err error) []finding {
-	if none, ok := errors.AsType[*fleet.NoWorkerError](err); ok {
-		return []finding{{Check: "workers", Status: checkBad, Detail: "nobody serves queue " + none.Queue,
-			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
-	}
-	found := []finding{{Check: "workers", Status: checkNote, Detail: a.phrase(err.Error())}}
-	if a.storeURL != "" {
-		found = append(found, checkStore(ctx, a.storeURL))
-	}
-	return found
-}
-
-// checkBudget says what enforces the budget of a pool's slots.
-func checkBudget(pool contract.PoolInfo) finding {
-	f := finding{Check: "pool " + pool.Name, Status: checkGood, Detail: "no memory budget"}
-	if pool.Memory > 0 {
-		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
-		if len(pool.Means) == 0 {
-			f.Status, f.Fix = checkNote, "nothing enforces the budget; see the worker's log, and docs/memory.md"
-		}
-	}
-	return f
 }
 
 // checkStatus is the outcome of one check.
 type checkStatus string
 
 const (
-	// checkGood needs nothing; Note is no mistake; Bad keeps something from working.
+	// checkGood needs nothing; checkNote is no mistake; checkBad keeps something from
+	// working.
 	checkGood checkStatus = "ok"
 	checkNote checkStatus = "note"
 	checkBad  checkStatus = "FAILED"
@@ -227,13 +68,33 @@ type finding struct {
 	Check  string      `json:"check"`
 	Status checkStatus `json:"verdict"`
 	Detail string      `json:"detail"`
-	// Fix says what to do; it is there whenever the verdict is Bad.
+	// Fix says what to do; it is there whenever the status is checkBad.
 	Fix string `json:"fix,omitempty"`
 }
 
-// anyBad reports whether a check failed.
-func anyBad(findings []finding) bool {
-	return slices.ContainsFunc(findings, func(f finding) bool { return f.Status == checkBad })
+func checked(check string, err error, fix, detail string) finding {
+	if err != nil {
+		return finding{check, checkBad, err.Error(), fix}
+	}
+	return finding{Check: check, Status: checkGood, Detail: detail}
+}
+
+// tell prints findings, and returns an exit code where a check failed.
+func (a *app) tell(ctx context.Context, findings []finding, asJSON bool, failed exitCode) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if asJSON {
+		if err := printJSON(a.Stdout, findings); err != nil {
+			return err
+		}
+	} else {
+		printFindings(a.Stdout, findings)
+	}
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.Status == checkBad }) {
+		return failed
+	}
+	return nil
 }
 
 // printFindings writes a line for each finding, and below it what to do.
@@ -250,18 +111,108 @@ func printFindings(to io.Writer, findings []finding) {
 	}
 }
 
-func checkResult(check string, err error, fix, detail string) finding {
-	if err != nil {
-		return finding{Check: check, Status: checkBad, Detail: err.Error(), Fix: fix}
+// examine runs every check; those that build on a failed one are left out.
+func examine(ctx context.Context, a *app, python string) []finding {
+	detail, fix := local.CheckPython(ctx, python)
+	findings := []finding{{Check: "python", Status: checkGood, Detail: detail}}
+	if fix != "" {
+		findings[0] = finding{"python", checkBad, detail, fix}
 	}
-	return finding{Check: check, Status: checkGood, Detail: detail}
+	findings = append(findings, checkDevices(ctx, python)...)
+	conn, reached := checkTemporal(ctx, a)
+	findings = append(findings, reached)
+	storeURL := a.storeURL
+	if conn != nil {
+		defer conn.close()
+		var workers []finding
+		workers, storeURL = checkWorkers(ctx, a, conn)
+		findings = append(findings, workers...)
+	}
+	if storeURL != "" {
+		findings = append(findings, checkStore(ctx, storeURL))
+	}
+	return findings
 }
 
-func checkPython(ctx context.Context, python string) finding {
-	detail, fix := local.CheckPython(ctx, python)
-	f := finding{Check: "python", Status: checkGood, Detail: detail, Fix: fix}
-	if fix != "" {
-		f.Status = checkBad
+// checkTemporal connects. Without an address it may be that nobody wanted a server yet.
+func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
+	conn, err := a.connect(ctx)
+	if err == nil {
+		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.Namespace)
+		if conn.ui != "" {
+			detail += ", web UI " + conn.ui
+		}
+		return conn, finding{Check: "temporal", Status: checkGood, Detail: detail}
+	}
+	f := finding{"temporal", checkBad, err.Error(), "start `gpumux dev`, or give --address"}
+	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
+		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.phrase(away.Hint)
+	}
+	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
+		f.Status = checkNote
+	}
+	return nil, f
+}
+
+// checkWorkers returns the store to try too; none if it cannot be tried from here.
+func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []finding, storeURL string) {
+	add := func(check string, status checkStatus, detail, fix string) {
+		if f := (finding{check, status, detail, fix}); !slices.Contains(findings, f) {
+			findings = append(findings, f)
+		}
+	}
+	all, err := conn.Fleet().Workers(ctx)
+	if none, ok := errors.AsType[*fleet.NoWorkerError](err); ok {
+		add("workers", checkBad, "nobody serves queue "+none.Queue, "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`")
+		return findings, ""
+	} else if err != nil {
+		add("workers", checkNote, a.phrase(err.Error()), "")
+		return findings, a.storeURL
+	}
+	var stores []string // one for each, with the host of who said it
+	hosts := map[string]string{}
+	for _, w := range all {
+		if w.Offer == nil {
+			add("worker "+w.Identity, checkNote, a.phrase(w.Error), "if it is gone the server forgets it within minutes; else look at its log")
+			continue
+		}
+		add("worker "+w.Identity, checkGood, fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, report.Pools(w.Offer.Pools)), "")
+		for _, pool := range w.Offer.Pools {
+			f := checkBudget(pool)
+			add(f.Check, f.Status, f.Detail, f.Fix)
+		}
+		if _, known := hosts[w.Offer.Store]; !known {
+			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
+		}
+	}
+	var tasks []string
+	for _, task := range report.TasksOf(all) {
+		tasks = append(tasks, task.Name)
+	}
+	if len(tasks) > 0 {
+		add("tasks", checkGood, report.OneLine(strings.Join(tasks, ", "), 200), "")
+	}
+	if len(stores) > 1 {
+		add("store", checkBad, "the workers have different stores: "+strings.Join(stores, ", "), "give all workers of a server the same store")
+	}
+	if a.storeURL != "" || len(stores) == 0 {
+		return findings, a.storeURL
+	}
+	if here, _ := os.Hostname(); strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here {
+		add("store", checkNote, fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", stores[0], hosts[stores[0]]), "")
+		return findings, ""
+	}
+	return findings, stores[0]
+}
+
+// checkBudget says what enforces the budget of a pool's slots.
+func checkBudget(pool contract.PoolInfo) finding {
+	f := finding{Check: "pool " + pool.Name, Status: checkGood, Detail: "no memory budget"}
+	if pool.Memory > 0 {
+		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
+		if len(pool.Means) == 0 {
+			f.Status, f.Fix = checkNote, "nothing enforces the budget; see the worker's log, and docs/memory.md"
+		}
 	}
 	return f
 }
@@ -269,13 +220,13 @@ func checkPython(ctx context.Context, python string) finding {
 func checkDevices(ctx context.Context, python string) []finding {
 	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
-		return []finding{{Check: "devices", Status: checkBad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
+		return []finding{{"devices", checkBad, err.Error(), "repair the driver, or use the pool cpu"}}
 	}
 	defer inventory.Close()
 	findings := probeGPUs(ctx, inventory, inventory.Devices(), python)
 	if why := inventory.Unusable(); why != "" {
-		return append(findings, finding{Check: "gpu", Status: checkBad, Detail: report.OneLine(why, 400),
-			Fix: "repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
+		return append(findings, finding{"gpu", checkBad, report.OneLine(why, 400),
+			"repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
 	}
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, finding{Check: "gpu", Status: checkNote, Detail: report.OneLine(reason, 300)})
@@ -298,7 +249,7 @@ func probeGPUs(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device,
 	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := checkResult("device "+d.Selector(), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
+			f := checked("device "+d.Selector(), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()
@@ -320,7 +271,7 @@ func probeGPUs(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device,
 }
 
 func checkStore(ctx context.Context, url string) finding {
-	return checkResult("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
 }
 
 func tryStore(ctx context.Context, url string) error {

@@ -6,10 +6,46 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/report"
 )
+
+func gpusCommand(a *app) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "gpus",
+		Short: "Show this machine's devices: memory, MIG, processes",
+		Long: `Show this machine's devices: memory, MIG instances below their GPU, and who holds memory on them.
+Details follow where there is something to say: a device that does not answer, MIG mode, MPS.
+A pool's devices take the beginning of a UUID as well. Whether a device works, gpumux doctor tries.
+docs/gpus.schema.json describes --json.`,
+		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		inventory, err := gpu.Open(c.Context(), gpu.Options{})
+		if err != nil {
+			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
+		}
+		defer inventory.Close()
+		r := inspectDevices(inventory)
+		if asJSON {
+			return printJSON(a.Stdout, r)
+		}
+		if err := r.Print(a.Stdout); err != nil {
+			return err
+		}
+		if r.Reason != "" {
+			a.console.Say("%s", r.Reason)
+		}
+		return nil
+	}
+	return c
+}
 
 // deviceEntry is one device with its state, as `gpumux gpus --json` prints it.
 type deviceEntry struct {

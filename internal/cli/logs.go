@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
@@ -145,19 +144,11 @@ func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOpt
 	if err != nil {
 		return nil, err
 	}
-	st, err := state.Store(ctx, keys)
+	found, err := state.Results(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	reader := &starter.Starter{Store: state.StoreURL(), Keys: keys}
-	s := &sofar{id: state.ID, status: state.State, items: -1, close: func() { reader.Close(); _ = st.Close() }}
-	s.results = reader.Completed(gpumux.Summary{Output: state.Output})
-	if s.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && s.whole {
-		s.lines = s.results.Lines(ctx, o)
-	} else {
-		s.lines = state.Lines(ctx, st)
-	}
-	return s, nil
+	return &sofar{id: state.ID, status: state.State, items: -1, whole: found.Whole, lines: found.Lines(ctx, o), results: found.Map, close: found.Close}, nil
 }
 
 // soFar finds a map. Its lines follow it to its end unless o says SoFar.

@@ -28,7 +28,6 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
-	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -160,18 +159,17 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
-	for _, c := range []*cobra.Command{
-		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a),
-		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), pruneCommand(a),
-		localCommand(a),
-	} {
-		c.GroupID = "map"
-		root.AddCommand(c)
+	add := func(group string, all ...*cobra.Command) {
+		for _, c := range all {
+			c.GroupID = group
+		}
+		root.AddCommand(all...)
 	}
-	for _, c := range append([]*cobra.Command{devCommand(a)}, hostCommands(a)...) {
-		c.GroupID = "host"
-		root.AddCommand(c)
-	}
+	add("map", mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a), resultsCommand(a))
+	add("map", steeringCommands(a)...)
+	add("map", retryCommand(a), pruneCommand(a), localCommand(a))
+	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a),
+		gpusCommand(a), doctorCommand(a), benchCommand(a))
 	root.AddCommand(versionCommand(a))
 	for _, c := range root.Commands() {
 		switch {
@@ -243,21 +241,14 @@ func flagMistake(c *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	name, value := invalid.GetFlag().Name, invalid.GetValue()
-	long := len(value) > 200
-	if long {
-		value = text.Beginning([]byte(value))
-	}
-	switch {
-	case invalid.GetFlag().Value.Type() == "duration":
-		if _, bare := time.ParseDuration(value + "s"); bare == nil {
-			return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
-		}
-		return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
-	case long:
+	name, value := invalid.GetFlag().Name, report.OneLine(invalid.GetValue(), 100)
+	if invalid.GetFlag().Value.Type() != "duration" {
 		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
 	}
-	return err
+	if _, bare := time.ParseDuration(value + "s"); bare == nil {
+		return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
+	}
+	return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
 }
 
 // nearFlag is the flag that cobra would suggest if it were a command, the nearest first,

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -40,15 +39,15 @@ func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if state.Output == "" {
 		return none
 	}
-	st, err := state.Store(ctx, keys)
+	found, err := state.Results(ctx, keys)
 	if err != nil {
 		return err
 	}
-	defer st.Close()
-	if whole, err := st.Objects.Exists(ctx, state.Output); err != nil || !whole {
-		return cmp.Or(err, none)
+	defer found.Close()
+	if !found.Whole {
+		return none
 	}
-	err = useValues(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, state.Output, 0, -1) }, f.source.in[0], m)
+	err = useValues(func() (io.ReadCloser, error) { return found.File(ctx) }, f.source.in[0], m)
 	return checkKey(err, m)
 }
 

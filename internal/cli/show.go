@@ -183,41 +183,27 @@ func lsCommand(a *app) *cobra.Command {
 	})
 }
 
-func steering(a *app, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
-	return a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
-		answer, err := ask(ctx, h)
-		if err == nil {
-			a.console.Say("map %s: %s", h.ID, answer)
-		}
-		return err
-	})
-}
-
-func pauseCommand(a *app) *cobra.Command {
-	return steering(a, &cobra.Command{
-		Use:     "pause ID",
-		Short:   "Hand out no more chunks; those in flight finish",
-		Example: "  gpumux pause embed-3fa92c01d4e5",
-	}, func(ctx context.Context, h *starter.Handle) (string, error) {
-		return "paused; chunks in flight finish, `gpumux resume " + h.ID + "` goes on", h.Pause(ctx)
-	})
-}
-
-func resumeCommand(a *app) *cobra.Command {
-	return steering(a, &cobra.Command{
-		Use:     "resume ID",
-		Short:   "End a pause",
-		Example: "  gpumux resume embed-3fa92c01d4e5",
-	}, func(ctx context.Context, h *starter.Handle) (string, error) { return "resumed", h.Resume(ctx) })
-}
-
-func cancelCommand(a *app) *cobra.Command {
-	return steering(a, &cobra.Command{
-		Use:     "cancel ID",
-		Short:   "Stop a map; finished items stay, and starting it again goes on",
-		Example: "  gpumux cancel embed-3fa92c01d4e5",
-	}, func(ctx context.Context, h *starter.Handle) (string, error) {
-		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has",
-			h.Cancel(ctx)
-	})
+// steeringCommands ask something of a map. What they answer has the map's ID for %[1]s.
+func steeringCommands(a *app) (all []*cobra.Command) {
+	for _, each := range []struct {
+		name, short, answer string
+		ask                 func(*starter.Handle, context.Context) error
+	}{
+		{"pause", "Hand out no more chunks; those in flight finish",
+			"map %[1]s: paused; chunks in flight finish, `gpumux resume %[1]s` goes on", (*starter.Handle).Pause},
+		{"resume", "End a pause", "map %[1]s: resumed", (*starter.Handle).Resume},
+		{"cancel", "Stop a map; finished items stay, and starting it again goes on",
+			"map %[1]s: cancelling; `gpumux wait %[1]s` tells when it is over, `gpumux results %[1]s --partial` gives the results that it has",
+			(*starter.Handle).Cancel},
+	} {
+		c := &cobra.Command{Use: each.name + " ID", Short: each.short, Example: "  gpumux " + each.name + " embed-3fa92c01d4e5"}
+		all = append(all, a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
+			if err := each.ask(h, ctx); err != nil {
+				return err
+			}
+			a.console.Say(each.answer, h.ID)
+			return nil
+		}))
+	}
+	return all
 }

@@ -103,15 +103,7 @@ func checkWorker(ctx context.Context, a *app, file string, conf config.Config) e
 		reached.Status = checkBad
 		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
 	}
-	findings = append(findings, reached)
-	printFindings(a.Stdout, findings)
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if anyBad(findings) {
-		return exitCode(exitUnavailable)
-	}
-	return nil
+	return a.tell(ctx, append(findings, reached), false, exitUnavailable)
 }
 
 func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger) error {

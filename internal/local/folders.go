@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"net/url"
@@ -16,9 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/store"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // Folder is below gpumux in XDG_STATE_HOME, else in ~/.local/state.
@@ -126,26 +129,54 @@ func stateAt(path string) State {
 	return s
 }
 
-// StoreURL is the URL of the folder's store.
-func (s State) StoreURL() string { return storeIn(s.Path) }
+// Results are those that a map of this machine has so far.
+type Results struct {
+	// Whole reports whether every item has a result.
+	Whole bool
+	// Map has the files that items keep.
+	Map   *starter.Handle
+	state State
+	store *store.Store
+	from  *starter.Starter
+}
 
-// Store opens the store of the folder.
-func (s State) Store(ctx context.Context, keys *codec.Keys) (*store.Store, error) {
-	st, err := store.Open(ctx, s.StoreURL(), keys)
+// Results opens what the map has stored.
+func (s State) Results(ctx context.Context, keys *codec.Keys) (*Results, error) {
+	st, err := store.Open(ctx, storeIn(s.Path), keys)
 	if err != nil {
 		return nil, &UnavailableError{err}
 	}
-	return st, nil
+	r := &Results{state: s, store: st, from: &starter.Starter{Store: storeIn(s.Path), Keys: keys}}
+	r.Map = r.from.Completed(gpumux.Summary{Output: s.Output})
+	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
-// Lines yields the results that the map has stored in st so far, as lines, each once and
-// in no order.
-func (s State) Lines(ctx context.Context, st *store.Store) iter.Seq2[[]byte, error] {
-	folder, err := st.Folder(contract.PartsOf(s.Output))
+// Lines yields each result once as a line, in the order of o if there are all, else in
+// none.
+func (r *Results) Lines(ctx context.Context, o starter.ReadOptions) iter.Seq2[[]byte, error] {
+	if r.Whole {
+		return r.Map.Lines(ctx, o)
+	}
+	folder, err := r.store.Folder(contract.PartsOf(r.state.Output))
 	if err != nil {
 		return func(yield func([]byte, error) bool) { yield(nil, err) }
 	}
 	return folder.Tail(true).Lines(ctx, nil)
+}
+
+// File opens the results file, where they are whole.
+func (r *Results) File(ctx context.Context) (io.ReadCloser, error) {
+	return r.store.Objects.Read(ctx, r.state.Output, 0, -1)
+}
+
+// Close ends the reading.
+func (r *Results) Close() {
+	r.from.Close()
+	_ = r.store.Close()
 }
 
 func storeIn(data string) string {
