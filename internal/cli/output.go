@@ -103,14 +103,11 @@ func (o output) while(id string) (output, bool) {
 
 func (o output) check() error {
 	at, err := placeOf(o.path)
-	switch {
-	case err != nil:
-	case at.folder:
-		return usage("--out %s is a folder; name a file in it", o.path)
-	case at.stream || at.mode != 0:
-		if err = unix.Access(at.path, unix.W_OK); err == nil && at.stream && columns.FormatOf(o.path) != "" {
-			err = errors.New("it is no file; Parquet, Arrow and .npy need one")
-		}
+	if err == nil && (at.stream || at.mode != 0) {
+		err = unix.Access(at.path, unix.W_OK)
+	}
+	if err == nil && at.stream && columns.FormatOf(o.path) != "" {
+		err = errors.New("it is no file; Parquet, Arrow and .npy need one")
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
@@ -199,34 +196,17 @@ func (o output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	}
 	to := bufio.NewWriterSize(out, 256<<10)
 	for line, err := range from {
-		if err == nil && len(line) == 0 {
-			if err := to.Flush(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return errors.Join(err, to.Flush())
-		}
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		if line, err = results.Plain(line); err == nil {
-			line, err = o.pick(line, causes)
+		case len(line) == 0:
+			err = to.Flush()
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		default:
+			err = o.writeLine(to, line, causes)
 		}
 		if err != nil {
-			return err
-		}
-		if line == nil {
-			continue
-		}
-		if !o.exact {
-			line = text.Unescaped(line)
-		}
-		if _, err := to.Write(line); err != nil {
-			return err
-		}
-		if err := to.WriteByte('\n'); err != nil {
 			return err
 		}
 	}
@@ -234,6 +214,23 @@ func (o output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 		return err
 	}
 	return packer.Close()
+}
+
+func (o output) writeLine(to *bufio.Writer, line []byte, causes *starter.Causes) error {
+	line, err := results.Plain(line)
+	if err == nil {
+		line, err = o.pick(line, causes)
+	}
+	if err != nil || line == nil {
+		return err
+	}
+	if !o.exact {
+		line = text.Unescaped(line)
+	}
+	if _, err := to.Write(line); err != nil {
+		return err
+	}
+	return to.WriteByte('\n')
 }
 
 // pick returns the part of a result to write, or nil. It decodes only for Values.
@@ -319,8 +316,8 @@ type place struct {
 	path string
 	// mode is the mode of an existing file, else 0.
 	mode fs.FileMode
-	// folder and stream say that a folder, or a pipe or device, is there.
-	folder, stream bool
+	// stream says that a pipe or device is there.
+	stream bool
 }
 
 func placeOf(path string) (place, error) {
@@ -332,7 +329,7 @@ func placeOf(path string) (place, error) {
 	case err != nil:
 		return place{}, err
 	case info.IsDir():
-		return place{path: path, folder: true}, nil
+		return place{}, errors.New("it is a folder; name a file in it")
 	case !info.Mode().IsRegular():
 		return place{path: path, stream: true}, nil
 	}
@@ -375,21 +372,23 @@ type unblockedWriter struct {
 }
 
 func (u *unblockedWriter) Write(p []byte) (int, error) {
-	done := make(chan struct{})
-	var written int
-	var failed error
+	type outcome struct {
+		written int
+		err     error
+	}
+	done := make(chan outcome, 1)
 	go func() {
-		defer close(done)
-		written, failed = u.to.Write(p)
+		n, err := u.to.Write(p)
+		done <- outcome{n, err}
 	}()
 	select {
-	case <-done:
-		return written, failed
+	case got := <-done:
+		return got.written, got.err
 	case <-u.ctx.Done():
 	}
 	select {
-	case <-done:
-		return written, failed
+	case got := <-done:
+		return got.written, got.err
 	case <-time.After(lastWrite):
 		return 0, context.Cause(u.ctx)
 	}
