@@ -38,7 +38,7 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 		require.ErrorContains(t, mistaken(t, source{in: []string{name}, columns: []string{"c"}}), `there is no column "c"; it has index, a, b`)
 		require.ErrorContains(t, mistaken(t, source{in: []string{name}, lines: true}), "--lines, --delimiter and --text go with text")
 	}
-	writeText(t, "bad.parquet", "PAR1")
+	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, source{in: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
 	require.ErrorContains(t, mistaken(t, source{in: []string{"none.parquet"}}), "--in none.parquet: no such file or directory; give")
 }

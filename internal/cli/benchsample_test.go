@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux/gpu"
 )
 
 // What was not measured counts for nothing.
@@ -27,24 +24,6 @@ func TestQuartiles_Above(t *testing.T) {
 	require.False(t, high.above(quartilesOf([]float64{1, 1, 1, 1.4, 1.4, 1.4})), "they overlap")
 	require.False(t, high.above(quartilesOf([]float64{1, 1, 1, 1, 1})), "five are too few to tell")
 	require.False(t, quartilesOf([]float64{9, 9, 9, 9, 9}).above(low))
-}
-
-// Equal ways come to lie apart as seldom as the comment of above says.
-func TestQuartiles_Chance(t *testing.T) {
-	for n, want := range map[int]float64{enoughRounds: 0.04, rounds: 0.03} {
-		random, apart := rand.New(rand.NewPCG(1, 2)), 0.0
-		const tries = 20_000
-		for range tries {
-			a, b := make([]float64, n), make([]float64, n)
-			for i := range n {
-				a[i], b[i] = random.ExpFloat64(), random.ExpFloat64()
-			}
-			if quartilesOf(a).above(quartilesOf(b)) {
-				apart += 1.0 / tries
-			}
-		}
-		require.InDelta(t, want, apart, 0.01)
-	}
 }
 
 // endsOf are the ends of a slot's items in milliseconds.
@@ -113,13 +92,6 @@ func TestTakeTurns(t *testing.T) {
 	order, y.run = "", func(context.Context, int) (benchSample, error) { return benchSample{}, nil }
 	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
 	require.Equal(t, strings.Repeat("x", 1+rounds), order, "all rounds, while a way was not measured")
-}
-
-// A GPU would be done with the CPU's matrices before a call is.
-func TestSize_GPUMultipliesLargerMatrices(t *testing.T) {
-	onCPU, onGPU := &bench{device: gpu.Device{Kind: gpu.KindCPU}}, &bench{device: gpu.Device{Kind: gpu.KindGPU}}
-	require.Equal(t, []int{2048, 1024, 0}, []int{onCPU.size("heavy"), onCPU.size("medium"), onCPU.size("light")})
-	require.Equal(t, []int{8192, 4096, 0}, []int{onGPU.size("heavy"), onGPU.size("medium"), onGPU.size("light")})
 }
 
 func TestFigures(t *testing.T) {

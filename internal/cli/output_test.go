@@ -81,7 +81,7 @@ func TestOutput_LinksAreFollowed(t *testing.T) {
 	require.NoError(t, os.Symlink("elsewhere", "folder"))
 	require.NoError(t, os.Symlink("../second", "elsewhere/first")) // through folder it still leads here
 	require.NoError(t, os.Symlink("elsewhere/file", "second"))
-	writeText(t, "elsewhere/file", "")
+	write(t, "elsewhere/file", "")
 	for range 2 {
 		require.NoError(t, deliverTo("folder/first"))
 		require.Equal(t, twoWritten, readAll(t, "elsewhere/file"))
@@ -107,7 +107,7 @@ func TestOutput_ModeFollowsUmaskAndTheFileThatIsThere(t *testing.T) {
 
 func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeText(t, "r.jsonl", "old\n")
+	write(t, "r.jsonl", "old\n")
 	broken := errors.New("the store is away")
 	o, err := chooseOutput("r.jsonl", nil, false, false)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestOutput_IsCompressedAsItsNameSays(t *testing.T) {
 		piped <- data
 	}()
 	require.NoError(t, deliverTo("pipe.gz"))
-	writeText(t, "piped.jsonl.gz", string(<-piped))
+	write(t, "piped.jsonl.gz", string(<-piped))
 	for _, name := range []string{"r.jsonl.gz", "r.jsonl.zst", "R.JSONL.GZIP", "piped.jsonl.gz"} {
 		if name != "piped.jsonl.gz" {
 			require.NoError(t, deliverTo(name), name)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -90,22 +89,6 @@ func TestShow_Running(t *testing.T) {
 		}
 	}
 	golden(t, "show", strings.Join(lines, "\n"))
-}
-
-func TestGpus_Print(t *testing.T) {
-	r := &deviceReport{Devices: []deviceEntry{
-		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
-			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
-				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
-		{Device: gpu.Device{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-bb", Name: "NVIDIA A100", Memory: 80 << 30, MIG: true},
-			Status: &gpu.Status{Utilization: -1, Temperature: -1}},
-		{Device: gpu.Device{Index: 1, Instance: 3, Kind: gpu.KindMIG, UUID: "MIG-cc", Name: "NVIDIA A100 MIG 1g.10gb"}, Error: "device lost"},
-		{Device: gpu.Device{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "Xeon", Memory: 64 << 30},
-			Status: &gpu.Status{Memory: gpu.Memory{Total: 64 << 30, Free: 32 << 30}, Utilization: -1, Temperature: -1}},
-	}}
-	var b bytes.Buffer
-	require.NoError(t, r.Print(&b))
-	golden(t, "gpus", b.String())
 }
 
 func TestDoctor_Print(t *testing.T) {

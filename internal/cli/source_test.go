@@ -20,11 +20,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-func writeText(t *testing.T, name, text string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-}
-
 // itemsOf gives the items as text.
 func itemsOf(t *testing.T, s source) (got []string) {
 	t.Helper()
@@ -52,7 +47,7 @@ func TestRead_Glob(t *testing.T) {
 	t.Chdir(dir)
 	for _, name := range []string{"b.png", "a.png", "x <&>.png", "c.txt", "deep/er/d.png", "deep/e.png"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		writeText(t, name, "")
+		write(t, name, "")
 	}
 	require.NoError(t, os.Mkdir("folder.png", 0o755))
 	for pattern, want := range map[string][]string{
@@ -72,9 +67,9 @@ func TestRead_Glob(t *testing.T) {
 
 func TestRead_Delimiter(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeText(t, "x.csv", "a;b\n1;2\n")
-	writeText(t, "x.tsv", "a\tb\n1\t2\n")
-	writeText(t, "x.jsonl", "[1,2]\n")
+	write(t, "x.csv", "a;b\n1;2\n")
+	write(t, "x.tsv", "a\tb\n1\t2\n")
+	write(t, "x.jsonl", "[1,2]\n")
 	for _, s := range []source{{in: []string{"x.csv"}, delimiter: ';'}, {in: []string{"x.tsv"}},
 		{in: []string{"-"}, delimiter: ';', stdin: strings.NewReader("a;b\n1;2\n")}} {
 		require.Equal(t, []string{`{"a":1,"b":2}`}, itemsOf(t, s))
@@ -88,8 +83,8 @@ func TestRead_Delimiter(t *testing.T) {
 func TestRead_Text(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const table = "id,v,n\n1e5,1.10,1.10\n007,2,3\n"
-	writeText(t, "x.csv", table)
-	writeText(t, "x.jsonl", "1\n")
+	write(t, "x.csv", table)
+	write(t, "x.jsonl", "1\n")
 	want := []string{`{"id":"1e5","v":"1.10","n":1.10}`, `{"id":"007","v":"2","n":3}`}
 	require.Equal(t, want, itemsOf(t, source{in: []string{"x.csv"}, text: []string{"v", "id"}}))
 	require.Equal(t, want, itemsOf(t, source{in: []string{"-"}, text: []string{"v", "id"}, stdin: strings.NewReader(table)}))
@@ -118,21 +113,17 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 			require.NoError(t, errors.Join(err, to.Close()))
 			text = packed.String()
 		}
-		writeText(t, name, text)
+		write(t, name, text)
 	}
 	rows := []string{`{"x":0,"year":2023,"month":12}`, `{"x":1,"year":2024,"month":1}`, `{"x":2,"year":2024,"month":1}`,
 		`{"x":3,"year":2024,"month":1}`}
 	for in, want := range map[string][]string{
 		"data":              rows,
-		"./data/":           rows,
 		"data/year=2024":    {`{"x":1,"month":1}`, `{"x":2,"month":1}`, `{"x":3,"month":1}`},
 		"data/*/*/z.csv":    rows[:1],
-		"data/_tmp/*.csv":   {`{"x":9}`},
 		"plain":             {"1", "2", "3"},
 		"plain/**/*.ndjson": {"2"},
-		"plain/*.jsonl":     {"1"},
 		"./plain/*.jsonl":   {"1"},
-		"plai*/?*.jsonl":    {"1"},
 		"plain/_*/*.ndjson": {"8"},
 		"odd":               {`{"k":"A/","v":null}`, `{"a":1,"k":"A/","v":null}`, `{ "k1" : 1 ,"k":"2","v":5}`},
 		"[1].jsonl":         {"7"},
@@ -194,17 +185,11 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 	require.False(t, takesFile("s3://bucket/data/"+query, "out.csv"))
 }
 
-func TestRead_Range(t *testing.T) {
-	var m starter.Map
-	require.NoError(t, source{numbers: "5:1005"}.read(t.Context(), &m))
-	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, m.Input.Range)
-}
-
 // What the machine lacks is no mistake in the items, and no failed map either.
 func TestRead_WhoseFaultItIs(t *testing.T) {
 	dir := t.TempDir()
-	writeText(t, filepath.Join(dir, "good.jsonl"), "1\n")
-	writeText(t, filepath.Join(dir, "bad.jsonl"), "{\n")
+	write(t, filepath.Join(dir, "good.jsonl"), "1\n")
+	write(t, filepath.Join(dir, "bad.jsonl"), "{\n")
 	require.Error(t, mistaken(t, source{in: []string{filepath.Join(dir, "bad.jsonl")}}))
 	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
 	err := source{in: []string{filepath.Join(dir, "good.jsonl")}}.read(t.Context(), &starter.Map{})
@@ -231,9 +216,9 @@ func TestRead_InterruptedWhileTheStreamBlocks(t *testing.T) {
 // Inputs are read in the order in which they are given, each in its own format.
 func TestRead_SeveralInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
-	writeText(t, "a.jsonl", "1\n2") // without a newline at its end
-	writeText(t, "b.csv", "x\n3\n")
-	writeText(t, "bad.jsonl", "4\n{\n")
+	write(t, "a.jsonl", "1\n2") // without a newline at its end
+	write(t, "b.csv", "x\n3\n")
+	write(t, "bad.jsonl", "4\n{\n")
 	require.Equal(t, []string{`{"x":3}`, "1", "2", "5", "1", "2"},
 		itemsOf(t, source{in: []string{"b.csv", "a.jsonl", "-", "a.jsonl"}, stdin: strings.NewReader("5\n")}))
 	require.Equal(t, []string{`"1"`, `"2"`, `"x"`, `"3"`}, itemsOf(t, source{in: []string{"a.jsonl", "b.csv"}, lines: true}))
@@ -251,7 +236,7 @@ func TestRead_Lines(t *testing.T) {
 // A name that is not UTF-8 has no form in JSON; it was changed on its way before.
 func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
 	dir := t.TempDir()
-	writeText(t, filepath.Join(dir, "a\xff.png"), "")
+	write(t, filepath.Join(dir, "a\xff.png"), "")
 	err := mistaken(t, source{glob: filepath.Join(dir, "*.png")})
 	require.ErrorContains(t, err, `a\xff.png`)
 	require.ErrorContains(t, err, "not UTF-8")
