@@ -120,11 +120,7 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	}
 	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start,
 		VisibleDevices: f.task.VisibleDevices}
-	if o.Inventory, err = local.Devices(ctx, nil, f.pool); err != nil {
-		return o, "", err
-	}
-	if o.Pools, noGPU, err = local.Pools(o.Inventory, []string{"gpu", "cpu"}, f.pool); err != nil {
-		o.Inventory.Close()
+	if noGPU, err = o.Place(ctx, []string{"gpu", "cpu"}, f.pool); err != nil {
 		return o, "", err
 	}
 	if noGPU != "" || slices.Equal(f.pool.Devices, gpu.Selection{"cpu"}) {

@@ -12,18 +12,16 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// devicesHere gives a worker in this process its devices, and pools on them.
-func devicesHere(ctx context.Context, a *app, f taskFlags, o *local.Options) (err error) {
+// optionsHere are for a worker in this process that runs the task of a command.
+func (f taskFlags) optionsHere(ctx context.Context, a *app) (local.Options, error) {
+	o := a.localOptions(true)
+	f.task.PassEnv = passedHere(a, f.task.PassEnv)
+	var err error
+	if o.Task, err = local.FindTask(f.input.Task, f.task); err != nil {
+		return o, err
+	}
 	names := f.input.Ladder
-	if o.Inventory, err = local.Devices(ctx, names, f.pool); err != nil {
-		return err
-	}
-	pools, noGPU, err := local.Pools(o.Inventory, names, f.pool)
-	if err != nil {
-		o.Inventory.Close()
-		return err
-	}
-	o.Pools = pools
+	noGPU, err := o.Place(ctx, names, f.pool)
 	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
 	if noGPU != "" && len(names) == 0 {
 		a.console.Note("note: the CPU runs it: %s", report.OneLine(why, 300))
@@ -33,14 +31,7 @@ func devicesHere(ctx context.Context, a *app, f taskFlags, o *local.Options) (er
 			a.console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, report.OneLine(noGPU, 300))
 		}
 	}
-	return nil
-}
-
-// taskHere finds the task of a command for this machine, which sees the shell's harmless
-// variables by itself.
-func taskHere(a *app, f taskFlags) (*local.Task, error) {
-	f.task.PassEnv = passedHere(a, f.task.PassEnv)
-	return local.FindTask(f.input.Task, f.task)
+	return o, err
 }
 
 // passedHere adds the harmless variables of this environment to those of --pass-env, and

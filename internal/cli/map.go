@@ -146,21 +146,17 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if err := r.a.needLocal("--local"); err != nil {
 		return err
 	}
-	task, err := taskHere(r.a, f.taskFlags)
+	o, err := f.optionsHere(ctx, r.a)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
+	if slices.ContainsFunc(o.Task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
 		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
 	if err := itemsHere(ctx, r.a, f, &r.m); err != nil {
 		return err
 	}
-	o := r.a.localOptions(true)
-	o.Task, o.Headless, o.Brief = task, !r.a.console.Redraws(), true
-	if err := devicesHere(ctx, r.a, f.taskFlags, &o); err != nil {
-		return err
-	}
+	o.Headless, o.Brief = !r.a.console.Redraws(), true
 	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
 		return inFlags(err)

@@ -89,16 +89,12 @@ func runOne(a *app, c *cobra.Command, args []string, f *runFlags) error {
 		}
 		return callOne(ctx, a, conn, m, rungs, f.json)
 	}
-	here, err := taskHere(a, f.taskFlags)
+	o, err := f.optionsHere(ctx, a)
 	if err != nil {
 		return err
 	}
-	o := a.localOptions(true)
-	o.Task, o.Headless, o.Brief = here, true, true
-	if err := devicesHere(ctx, a, f.taskFlags, &o); err != nil {
-		return err
-	}
-	m.Input.Task, m.Input.Ladder = here.Name, nil
+	o.Headless, o.Brief = true, true
+	m.Input.Task, m.Input.Ladder = o.Task.Name, nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
 	}

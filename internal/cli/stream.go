@@ -72,13 +72,8 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	task, err := taskHere(a, f.taskFlags)
+	o, err := f.optionsHere(c.Context(), a)
 	if err != nil {
-		return err
-	}
-	o := a.localOptions(true)
-	o.Task = task
-	if err := devicesHere(c.Context(), a, f.taskFlags, &o); err != nil {
 		return err
 	}
 	f.source.stdin = a.Stdin

@@ -107,17 +107,16 @@ func unavailable(format string, args ...any) error {
 
 const maxCPUSlots = 4
 
-// Devices lists the devices of this machine for Pools. It leaves the driver alone where
+// Place sets Inventory and Pools, as Pools makes them. It leaves the driver alone where
 // only the CPU is asked for.
-func Devices(ctx context.Context, names []string, defaults config.Pool) (*gpu.Inventory, error) {
-	if onlyCPU(names, defaults) {
-		return gpu.Open(ctx, gpu.Options{NoNVML: true})
+func (o *Options) Place(ctx context.Context, names []string, defaults config.Pool) (noGPU string, err error) {
+	if o.Inventory, err = gpu.Open(ctx, gpu.Options{NoNVML: onlyCPU(names, defaults)}); err != nil {
+		return "", unavailable("list this machine's devices: %w", err)
 	}
-	inventory, err := gpu.Open(ctx, gpu.Options{})
-	if err != nil {
-		return nil, unavailable("list this machine's devices: %w", err)
+	if o.Pools, noGPU, err = Pools(o.Inventory, names, defaults); err != nil {
+		o.closeInventory()
 	}
-	return inventory, nil
+	return noGPU, err
 }
 
 func onlyCPU(names []string, defaults config.Pool) bool {
@@ -125,9 +124,8 @@ func onlyCPU(names []string, defaults config.Pool) bool {
 }
 
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
-// like, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
-// cannot be used is an error. Default: one pool, gpu or cpu. Zero values of like are the
-// defaults.
+// defaults, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
+// cannot be used is an error. Without names there is one pool, gpu or cpu.
 func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pools []config.Pool, noGPU string, err error) {
 	if len(defaults.Devices) == 0 && !onlyCPU(names, defaults) {
 		if why := inventory.Unusable(); why != "" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
@@ -80,24 +81,21 @@ func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
-	if o.Task == nil && o.Modules == nil {
-		return nil
-	}
-	defaults := config.Pool{Mode: mode}
-	if o.Inventory == nil {
-		if o.Inventory, err = Devices(ctx, nil, defaults); err != nil {
-			return err
-		}
-	}
-	if o.Pools == nil {
-		o.Pools, _, err = Pools(o.Inventory, nil, defaults)
+	switch {
+	case o.Task == nil && o.Modules == nil, o.Inventory != nil:
+	case o.Pools == nil:
+		_, err = o.Place(ctx, nil, config.Pool{Mode: mode})
+	default:
+		o.Inventory, err = gpu.Open(ctx, gpu.Options{})
 	}
 	return err
 }
 
+// closeInventory lets go of the driver.
 func (o *Options) closeInventory() {
 	if o.Inventory != nil {
-		_ = o.Inventory.Close() // this process does not need the driver any more
+		_ = o.Inventory.Close()
+		o.Inventory = nil
 	}
 }
 
