@@ -88,13 +88,13 @@ func TestFleet(t *testing.T) {
 	cmd := j.command(ctx, "map", "hold", "--pool", "cpu", "--id", j.id, "--range", fmt.Sprintf("0:%d", items),
 		"--arg", fmt.Sprintf(`{"Seconds":%d}`, seconds), "--out", j.out)
 	began = time.Now()
-	said := filepath.Join(c.folder, "logs", "fleet-map.log")
-	require.NoError(t, spawn(cmd, said))
+	output := filepath.Join(c.folder, "logs", "fleet-map.log")
+	require.NoError(t, spawn(cmd, output))
 	rig.Wait(t, func() bool { return count(t, parts) > 0 }, patience, 100*time.Millisecond, "a first item ends")
 	listed("busy")
 	err := cmd.Wait()
 	took := time.Since(began)
-	text, _ := os.ReadFile(said)
+	text, _ := os.ReadFile(output)
 	require.NoError(t, err, "%s", text)
 	say("map", took, measure(t).since(before, empty, workers))
 	r, note := ran(t, parts, began, items, slots)
@@ -176,10 +176,10 @@ func ran(t *testing.T, parts []*process, began time.Time, items int64, slots int
 		at = append(at, run{index: 1, begin: one.begin}, run{index: -1, begin: one.end})
 	}
 	slices.SortStableFunc(at, func(a, b run) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.index, b.index)) })
-	running, most, half, full := int64(0), int64(0), int64(0), int64(0)
+	running, largest, half, full := int64(0), int64(0), int64(0), int64(0)
 	for _, each := range at {
-		if running += each.index; running > most {
-			most, full = running, each.begin
+		if running += each.index; running > largest {
+			largest, full = running, each.begin
 		}
 		if half == 0 && running >= int64(slots)/2 {
 			half = each.begin
@@ -196,7 +196,7 @@ func ran(t *testing.T, parts []*process, began time.Time, items int64, slots int
 		return fmt.Sprintf("after %.1f s", float64(milli-began.UnixMilli())/1000)
 	}
 	return r, fmt.Sprintf("first item %s, half of the slots %s, most (%d of %d) %s, last item ended %s, utilisation %.0f %%",
-		after(all[0].begin), after(half), most, slots, after(full), after(last), 100*float64(busy)/float64(slots)/float64(last-began.UnixMilli()))
+		after(all[0].begin), after(half), largest, slots, after(full), after(last), 100*float64(busy)/float64(slots)/float64(last-began.UnixMilli()))
 }
 
 // histories says how long the histories of a map are.

@@ -28,23 +28,23 @@ func TestLoad_ManyMaps(t *testing.T) {
 	var clients sync.WaitGroup
 	began := time.Now()
 	for client := range 5 {
-		var own []*job
+		var ours []*job
 		for i := range 10 {
 			j := &job{site: in("default", "main"), first: int64(len(all)+i) * 1000, items: 1000, pool: "cpu", log: filepath.Join(c.dir, "many.log")}
-			own = append(own, j.name(fmt.Sprintf("many-%d-%d", client, i)))
+			ours = append(ours, j.name(fmt.Sprintf("many-%d-%d", client, i)))
 		}
-		all = append(all, own...)
+		all = append(all, ours...)
 		clients.Go(func() {
 			// All are started, then each is fetched by the same command.
 			for _, more := range []string{"--detach", "--out"} {
-				for _, j := range own {
+				for _, j := range ours {
 					words := append(j.words(), more)
 					if more == "--out" {
 						words = append(words, j.out)
 					}
 					cmd := j.command(t.Context(), words...)
-					said, _ := cmd.CombinedOutput()
-					j.code, j.said, j.took = cmd.ProcessState.ExitCode(), string(said), time.Since(began)
+					output, _ := cmd.CombinedOutput()
+					j.code, j.output, j.took = cmd.ProcessState.ExitCode(), string(output), time.Since(began)
 				}
 			}
 		})

@@ -112,7 +112,7 @@ type job struct {
 	began   time.Time
 	took    time.Duration
 	code    int
-	said    string
+	output  string
 	ended   chan struct{}
 }
 
@@ -128,11 +128,11 @@ func (s site) run(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var out, said bytes.Buffer
+	var out, output bytes.Buffer
 	cmd := s.command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Stdout, cmd.Stderr = &out, &output
 	_ = cmd.Run()
-	require.Equal(t, want, cmd.ProcessState.ExitCode(), "gpumux %v\n%s", args, &said)
+	require.Equal(t, want, cmd.ProcessState.ExitCode(), "gpumux %v\n%s", args, &output)
 	return out.String()
 }
 
@@ -159,15 +159,15 @@ func (j *job) begin(t *testing.T, id string) *job {
 	j.name(id)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := j.command(ctx, append(j.words(), "--out", j.out)...)
-	said := filepath.Join(c.folder, "logs", id+".log")
+	output := filepath.Join(c.folder, "logs", id+".log")
 	j.began, j.ended = time.Now(), make(chan struct{})
-	require.NoError(t, spawn(cmd, said))
+	require.NoError(t, spawn(cmd, output))
 	go func() {
 		defer close(j.ended)
 		_ = cmd.Wait()
 		j.took, j.code = time.Since(j.began), cmd.ProcessState.ExitCode()
-		text, _ := os.ReadFile(said)
-		j.said = string(text)
+		text, _ := os.ReadFile(output)
+		j.output = string(text)
 	}()
 	t.Cleanup(func() { cancel(); <-j.ended })
 	return j
@@ -193,7 +193,7 @@ func (j *job) check() (twice int64, err error) {
 		}
 	}
 	if j.code != 0 {
-		return 0, fmt.Errorf("map %s: exit code %d: %s", j.id, j.code, j.said)
+		return 0, fmt.Errorf("map %s: exit code %d: %s", j.id, j.code, j.output)
 	}
 	results, err := os.Open(j.out)
 	if err != nil {

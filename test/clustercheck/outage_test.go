@@ -37,22 +37,22 @@ func load(t *testing.T, name string, short, long int64) [2]*job {
 }
 
 // outage takes processes away under load for a time, one after the other.
-func outage(t *testing.T, part string, least time.Duration, signals map[*process]syscall.Signal) {
+func outage(t *testing.T, part string, minimum time.Duration, signals map[*process]syscall.Signal) {
 	t.Helper()
 	jobs := load(t, t.Name(), 120, 2)
 	longest := time.Duration(0)
 	for p, signal := range signals {
-		took, err := p.away(signal, least)
+		took, err := p.away(signal, minimum)
 		require.NoError(t, err)
 		longest = max(longest, took)
 	}
-	most := int64(-1)
+	largest := int64(-1)
 	if longest < kept {
-		most = 0
+		largest = 0
 	}
 	for _, j := range jobs {
 		note := fmt.Sprintf("away for %.1f s", longest.Seconds())
-		judge(t, fmt.Sprintf("%s, items of %g s", part, j.seconds), most, note, j)
+		judge(t, fmt.Sprintf("%s, items of %g s", part, j.seconds), largest, note, j)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestOutage_WithoutStore(t *testing.T) {
 	})
 }
 
-func withoutStore(t *testing.T, part string, items int64, p *process, signal syscall.Signal, least time.Duration) {
+func withoutStore(t *testing.T, part string, items int64, p *process, signal syscall.Signal, minimum time.Duration) {
 	t.Helper()
 	s := in("default", "main")
 	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
@@ -104,7 +104,7 @@ func withoutStore(t *testing.T, part string, items int64, p *process, signal sys
 	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: j.id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, j.inline(t))
 	require.NoError(t, err)
 	j.runs(t, 100)
-	away, err := p.away(signal, least)
+	away, err := p.away(signal, minimum)
 	require.NoError(t, err)
 	var summary gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &summary))

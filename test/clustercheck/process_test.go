@@ -161,12 +161,12 @@ func (p *process) asked() syscall.Signal {
 
 // away takes the process away for a time by a signal, and returns how long it did not
 // serve.
-func (p *process) away(signal syscall.Signal, least time.Duration) (time.Duration, error) {
+func (p *process) away(signal syscall.Signal, minimum time.Duration) (time.Duration, error) {
 	begun := time.Now()
 	if err := p.end(signal); err != nil {
 		return 0, err
 	}
-	<-time.After(least - time.Since(begun)) // the outage itself
+	<-time.After(minimum - time.Since(begun)) // the outage itself
 	err := p.start()
 	return time.Since(begun), err
 }

@@ -69,15 +69,15 @@ var report rows
 
 // judge waits for the maps of a part and adds its row. Most is how many items may have
 // run twice; -1 is any number.
-func judge(t *testing.T, part string, most int64, note string, jobs ...*job) {
+func judge(t *testing.T, part string, limit int64, note string, jobs ...*job) {
 	t.Helper()
 	r := row{part: part, note: note}
 	for _, j := range jobs {
 		twice, err := j.check()
 		r.items, r.twice, r.took, r.err = r.items+j.items, r.twice+twice, max(r.took, j.took), errors.Join(r.err, err)
 	}
-	if most >= 0 && r.twice > most {
-		r.err = errors.Join(r.err, fmt.Errorf("%d items ran twice, and at most %d may", r.twice, most))
+	if limit >= 0 && r.twice > limit {
+		r.err = errors.Join(r.err, fmt.Errorf("%d items ran twice, and at most %d may", r.twice, limit))
 	}
 	record(t, r)
 }
@@ -99,15 +99,15 @@ func (all rows) write() error {
 	var text strings.Builder
 	text.WriteString("| part | items | ran twice | seconds | ok |\n|---|---|---|---|---|\n")
 	for _, r := range all {
-		verdict := "yes"
+		status := "yes"
 		if r.err != nil {
 			first, _, _ := strings.Cut(r.err.Error(), "\n")
-			verdict = "**no**: " + first
+			status = "**no**: " + first
 		}
 		if r.note != "" {
-			verdict += "; " + r.note
+			status += "; " + r.note
 		}
-		fmt.Fprintf(&text, "| %s | %d | %d | %.1f | %s |\n", r.part, r.items, r.twice, r.took.Seconds(), verdict)
+		fmt.Fprintf(&text, "| %s | %d | %d | %.1f | %s |\n", r.part, r.items, r.twice, r.took.Seconds(), status)
 	}
 	fmt.Print(text.String())
 	return os.WriteFile(filepath.Join(c.folder, "report.md"), []byte(text.String()), 0o644)

@@ -89,8 +89,8 @@ func lease(t *testing.T, s site) {
 	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
 	require.NoError(t, err)
 	defer server.Close()
-	own := worker.New(server, "service", worker.Options{})
-	own.RegisterWorkflowWithOptions(func(ctx workflow.Context) (length int, err error) {
+	service := worker.New(server, "service", worker.Options{})
+	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (length int, err error) {
 		return length, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"long"}}, func(ctx workflow.Context, s *workflows.Slot) error {
 			kept, err := workflows.Call[gpumux.Resident](ctx, s, "keep", 4000)
 			if err != nil {
@@ -100,8 +100,8 @@ func lease(t *testing.T, s site) {
 			return err
 		})
 	}, workflow.RegisterOptions{Name: "leases"})
-	require.NoError(t, own.Start())
-	defer own.Stop()
+	require.NoError(t, service.Start())
+	defer service.Stop()
 	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service", WorkflowExecutionTimeout: patience}, "leases")
 	require.NoError(t, err)
 	var length int

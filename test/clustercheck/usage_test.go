@@ -78,11 +78,11 @@ func measure(t *testing.T) usage {
 	for _, found := range sample.FindAllSubmatch(text, -1) {
 		value, err := strconv.ParseFloat(string(found[3]), 64)
 		require.NoError(t, err)
-		of := u.requests
+		requests := u.requests
 		if string(found[1]) == "service_pending_requests" {
-			of = u.pending
+			requests = u.pending
 		}
-		of[string(found[2])] += value
+		requests[string(found[2])] += value
 	}
 	return u
 }

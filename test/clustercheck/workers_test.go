@@ -69,9 +69,9 @@ func TestWorkers_NewVersion(t *testing.T) {
 	<-first.ended
 	require.NoError(t, older.end(syscall.SIGTERM))
 	judge(t, "a new version of workers", 0, "", first, second)
-	said, err := c.cli("worker", "deployment", "describe", "--name", "gpus", "--namespace", s.namespace)
+	output, err := c.cli("worker", "deployment", "describe", "--name", "gpus", "--namespace", s.namespace)
 	require.NoError(t, err)
-	require.Contains(t, said, "v2")
+	require.Contains(t, output, "v2")
 	require.NoError(t, newer.end(syscall.SIGTERM))
 }
 

@@ -37,9 +37,9 @@ func TestAbsurd_CostsNothing(t *testing.T) {
 		"Activities": absurdActivities, "QueuesOfOthers": absurdQueues, "WhatARunningMapHears": absurdUpdates, "ALaterWorkflow": laterWorkflow,
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := *s
-			of.t = t
-			test(&of)
+			sub := *s
+			sub.t = t
+			test(&sub)
 		})
 	}
 }
@@ -153,10 +153,10 @@ func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err 
 // it waits for workers that know it, and says so.
 func laterWorkflow(s *site) {
 	t := s.t
-	own := worker.New(s.client, "own", worker.Options{})
-	own.RegisterWorkflow(newer)
-	require.NoError(t, own.Start())
-	t.Cleanup(own.Stop)
+	service := worker.New(s.client, "own", worker.Options{})
+	service.RegisterWorkflow(newer)
+	require.NoError(t, service.Start())
+	t.Cleanup(service.Stop)
 	start := func(version int) client.WorkflowRun {
 		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "own"}, newer, version)
 		require.NoError(t, err)

@@ -168,11 +168,11 @@ func TestLong_ActionsPerItem(t *testing.T) {
 		each  time.Duration
 		slots int
 		items int64
-		most  float64
+		limit float64
 	}{{time.Second, 1, 60, 1.2}, {time.Second, 5, 300, 1.2}, {5 * time.Second, 1, 20, 1.2}, {5 * time.Second, 20, 100, 1.1}, {time.Minute, 20, 40, 7}} {
 		t.Run(fmt.Sprintf("%s on %d", c.each, c.slots), func(t *testing.T) {
 			m, to := metered(t, c.slots, c.each)
-			require.LessOrEqual(t, perItem(t, m, to, c.items), c.most)
+			require.LessOrEqual(t, perItem(t, m, to, c.items), c.limit)
 		})
 	}
 }

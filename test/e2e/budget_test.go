@@ -171,13 +171,13 @@ func (s *site) excerpts(t *testing.T, task string, items int) {
 	var heard []workflows.Result[int]
 	require.NoError(t, run.Get(t.Context(), &heard))
 	for _, r := range heard {
-		said, has := r.Printed, fmt.Sprintf("%08d", r.Index)
+		excerpt, has := r.Printed, fmt.Sprintf("%08d", r.Index)
 		if task == "wordy" {
-			said, has = r.Fault.Traceback, "wordy"
+			excerpt, has = r.Fault.Traceback, "wordy"
 		}
-		require.Contains(t, said, has)
-		require.Regexp(t, `of \d+ bytes; the whole result is in file://\S+\.jsonl\]`, said)
-		where := said[strings.Index(said, "file://")+len("file://"):]
+		require.Contains(t, excerpt, has)
+		require.Regexp(t, `of \d+ bytes; the whole result is in file://\S+\.jsonl\]`, excerpt)
+		where := excerpt[strings.Index(excerpt, "file://")+len("file://"):]
 		where = where[:strings.Index(where, "]")]
 		whole, err := os.ReadFile(where)
 		require.NoError(t, err)
@@ -185,7 +185,7 @@ func (s *site) excerpts(t *testing.T, task string, items int) {
 		require.GreaterOrEqual(t, at, 0)
 		line, _, _ := bytes.Cut(whole[at:], []byte("\n"))
 		require.Greater(t, len(line), 16_000)
-		require.Less(t, len(said), 3_000)
+		require.Less(t, len(excerpt), 3_000)
 	}
 	desc, err := s.client.DescribeWorkflowExecution(t.Context(), task, run.GetRunID())
 	require.NoError(t, err)

@@ -81,9 +81,9 @@ func (r *remote) fail(requests int, how string) {
 			return answer.Result(), nil
 		},
 		"away": func(request *http.Request) (*http.Response, error) {
-			there := request.Clone(request.Context())
-			there.URL.Host = r.closed
-			return r.transport.RoundTrip(there)
+			elsewhere := request.Clone(request.Context())
+			elsewhere.URL.Host = r.closed
+			return r.transport.RoundTrip(elsewhere)
 		},
 		"slow": func(request *http.Request) (*http.Response, error) {
 			time.Sleep(2 * time.Second)
@@ -175,13 +175,13 @@ func (o *outage) dial(c converter.PayloadCodec, data converter.DataConverter) cl
 }
 
 // begin starts a workflow that runs steps, and returns when the first one runs.
-func (o *outage) begin(service client.Client, given workers.Options, f any) client.WorkflowRun {
+func (o *outage) begin(service client.Client, opts workers.Options, f any) client.WorkflowRun {
 	t := o.t
 	t.Helper()
 	pool := o.config("cpu", 2)
 	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: o.namespace}
-	given.Codec, given.StopTimeout, given.Grace = o.workers, time.Second, time.Second
-	w, err := workers.New(pool, given)
+	opts.Codec, opts.StopTimeout, opts.Grace = o.workers, time.Second, time.Second
+	w, err := workers.New(pool, opts)
 	require.NoError(t, err)
 	serve(t, w)
 	serving := worker.New(service, "service", worker.Options{})

@@ -98,10 +98,10 @@ func TestConcurrent_ItemsOfASlot(t *testing.T) {
 		"TheCulpritIsFound": culprit, "ADeathCostsOneRetry": death, "ATimeoutIsOneItems": hang,
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := *s
-			of.t = t
-			of.forget()
-			test(&of)
+			sub := *s
+			sub.t = t
+			sub.forget()
+			test(&sub)
 		})
 	}
 }
@@ -144,16 +144,16 @@ func fullWindow(s *site) {
 		require.Zero(s.t, s.over("all_60", 60, chunk).Failed)
 		s.calledOnce(60)
 	}
-	own := worker.New(s.client, "service", worker.Options{})
-	own.RegisterWorkflowWithOptions(func(ctx workflow.Context, items []int) error { // which has no store
+	service := worker.New(s.client, "service", worker.Options{})
+	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, items []int) error { // which has no store
 		mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "all_60", Ladder: []string{"cpu"}}, items)
 		if err == nil {
 			_, err = mapped.Values()
 		}
 		return err
 	}, workflow.RegisterOptions{Name: "all60"})
-	require.NoError(s.t, own.Start())
-	defer own.Stop()
+	require.NoError(s.t, service.Start())
+	defer service.Stop()
 	s.forget()
 	items := make([]int, 60)
 	for i := range items {

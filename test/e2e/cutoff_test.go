@@ -124,16 +124,16 @@ func newLink(t testing.TB, server string) *link {
 			if err != nil {
 				return
 			}
-			there, err := net.Dial("tcp", server)
+			upstream, err := net.Dial("tcp", server)
 			if err != nil {
 				worker.Close()
 				continue
 			}
 			l.mu.Lock()
-			l.open = append(l.open, worker, there)
+			l.open = append(l.open, worker, upstream)
 			l.mu.Unlock()
-			all.Go(func() { pass("to the server", there, worker) })
-			all.Go(func() { pass("to the worker", worker, there) })
+			all.Go(func() { pass("to the server", upstream, worker) })
+			all.Go(func() { pass("to the worker", worker, upstream) })
 		}
 	})
 	t.Cleanup(func() {

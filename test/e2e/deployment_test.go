@@ -131,8 +131,8 @@ def gated(x):
 
 	f, watch, builds := &fleet.Fleet{Client: s.client, Namespace: s.namespace}, contract.WatchQueue(names.PoolQueue("cpu")), map[string]string{}
 	require.Eventually(t, func() bool {
-		there, err := s.client.DescribeTaskQueue(t.Context(), watch, enums.TASK_QUEUE_TYPE_ACTIVITY)
-		for _, poller := range there.GetPollers() {
+		queue, err := s.client.DescribeTaskQueue(t.Context(), watch, enums.TASK_QUEUE_TYPE_ACTIVITY)
+		for _, poller := range queue.GetPollers() {
 			builds[poller.GetDeploymentOptions().GetBuildId()] = poller.GetIdentity()
 		}
 		return err == nil && len(builds) == 2

@@ -158,7 +158,7 @@ func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012
 // A sick device fails its items at once, so without a probe it would take more of them
 // than any other.
 func TestDevices_SickOnesCostNoItem(t *testing.T) {
-	if !own(t) {
+	if !ownProcess(t) {
 		return
 	}
 	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
@@ -170,7 +170,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	require.Equal(t, 9, logs.FilterMessage("device probed").Len())
 
 	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 2_000}, Ladder: []string{"gpu"}, Output: "out"})
-	rig.Wait(t, s.there("middle"), time.Minute, time.Millisecond)
+	rig.Wait(t, s.made("middle"), time.Minute, time.Millisecond)
 	m.Update(func(state *gputest.State) { state.GPUs[5].Sick.Copy = 999 })
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
@@ -236,7 +236,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 }
 
 // there reports whether a task has made a file.
-func (s *site) there(name string) func() bool {
+func (s *site) made(name string) func() bool {
 	return func() bool {
 		_, err := os.Stat(filepath.Join(s.dir, name))
 		return err == nil
@@ -246,16 +246,16 @@ func (s *site) there(name string) func() bool {
 // The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it
 // until then.
 func TestDevices_AllSick(t *testing.T) {
-	if !own(t) {
+	if !ownProcess(t) {
 		return
 	}
 	m := machine(t, gputest.GPU{})
 	s := newSite(t)
 	_, logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
 	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 2000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
-	rig.Wait(t, s.there("middle"), time.Minute, time.Millisecond)
+	rig.Wait(t, s.made("middle"), time.Minute, time.Millisecond)
 	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 802 })
-	rig.Wait(t, s.there("on the CPU"), time.Minute, time.Millisecond)
+	rig.Wait(t, s.made("on the CPU"), time.Minute, time.Millisecond)
 	waits := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"gpu"}})
 	rig.Wait(t, func() bool {
 		d, err := s.starter().Show(t.Context(), waits.GetID())
@@ -270,7 +270,7 @@ func TestDevices_AllSick(t *testing.T) {
 	require.Equal(t, []string{"gpu"}, sum.PassedOver)
 	by := squares(t, s.results(sum))
 	require.Positive(t, by[""], "%v", by)
-	require.True(t, s.there("back")(), "%v", by)
+	require.True(t, s.made("back")(), "%v", by)
 	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
 	require.NoError(t, waits.Get(t.Context(), nil))
 }
@@ -287,10 +287,10 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(path, arguments...)
 			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.Folder, "XDG_STATE_HOME="+dir)
-			said, err := cmd.CombinedOutput()
+			output, err := cmd.CombinedOutput()
 			require.Error(t, err)
-			require.Regexp(t, `(?m)^ok +device 0 .*16GiB free of 16GiB; works; a context takes 528MiB and \d+\.\d\d s$`, string(said))
-			require.Regexp(t, `(?m)^FAILED +device 1 .*; cuInit failed: system not yet initialized \(CUDA error 802\)\n +-> .*nvidia-fabricmanager`, string(said))
+			require.Regexp(t, `(?m)^ok +device 0 .*16GiB free of 16GiB; works; a context takes 528MiB and \d+\.\d\d s$`, string(output))
+			require.Regexp(t, `(?m)^FAILED +device 1 .*; cuInit failed: system not yet initialized \(CUDA error 802\)\n +-> .*nvidia-fabricmanager`, string(output))
 		})
 	}
 }

@@ -192,16 +192,16 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 	other := newShell(t)
 	s.editedWorker(other, "another", 3)
 
-	own := launch.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
-	theirs := launch.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
+	first := launch.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
+	second := launch.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
 	for _, c := range []client.Client{s.client, older{s.client}} {
 		f, watch := &fleet.Fleet{Client: c, Namespace: s.namespace}, contract.WatchQueue(names.PoolQueue("cpu"))
-		rig.Wait(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", own) }, time.Minute, 20*time.Millisecond)
-		require.True(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", theirs), "another worker")
-		require.False(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", own), "only the worker that asks")
-		require.False(t, f.OthersHave(t.Context(), watch, "", "edited:none", own), "of another task")
+		rig.Wait(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", first) }, time.Minute, 20*time.Millisecond)
+		require.True(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", second), "another worker")
+		require.False(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", first), "only the worker that asks")
+		require.False(t, f.OthersHave(t.Context(), watch, "", "edited:none", first), "of another task")
 	}
-	for code, value := range map[string]string{own: "first", theirs: "another"} {
+	for code, value := range map[string]string{first: "first", second: "another"} {
 		sum, err := s.run(gpumux.MapInput{Task: "edited:plain", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Edition: code})
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{value: 60}, counted(t, s.results(sum)))
@@ -215,13 +215,13 @@ func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
 	s := newSite(t)
 	old := newShell(t)
 	oldWorker := s.editedWorker(old, "first", 1)
-	own := launch.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
+	first := launch.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
 	gate := filepath.Join(t.TempDir(), "gate")
 	hold := s.start(gpumux.MapInput{Task: "edited:hold", Items: items(gate), Ladder: []string{"cpu"}})
 	rig.Wait(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)
 	s.editedWorker(newShell(t), "another", 3)
 
-	in := gpumux.MapInput{Task: "edited:plain", Edition: own, Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Chunk: 20}
+	in := gpumux.MapInput{Task: "edited:plain", Edition: first, Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Chunk: 20}
 	waiting := s.start(in)
 	rig.Wait(t, func() bool { return s.attempts(waiting) > 2*30 }, 3*time.Minute, 100*time.Millisecond, "no worker has room that has the code")
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
@@ -251,15 +251,15 @@ func (s *site) editedWorker(at *shell, value string, slots int) *program {
 
 // attempts is how often the chunks of a map that runs were tried at most, once one has
 // begun.
-func (s *site) attempts(run client.WorkflowRun) (most int32) {
+func (s *site) attempts(run client.WorkflowRun) (highest int32) {
 	described, err := s.client.DescribeWorkflowExecution(s.t.Context(), run.GetID(), "")
 	require.NoError(s.t, err)
 	for _, a := range described.GetPendingActivities() {
 		if a.GetActivityType().GetName() == contract.RunChunk && a.GetLastStartedTime() != nil {
-			most = max(most, a.GetAttempt())
+			highest = max(highest, a.GetAttempt())
 		}
 	}
-	return most
+	return highest
 }
 
 // A local map whose code is edited while it runs keeps what has finished for the same

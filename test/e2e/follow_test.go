@@ -88,8 +88,8 @@ func (s *site) open(gate int) {
 }
 
 // at makes a shell's commands talk to the workers of a site.
-func (s *shell) at(there *site) {
-	s.env = append(s.env, "TEMPORAL_ADDRESS="+devservertest.Run(s.t).Address(), "TEMPORAL_NAMESPACE="+there.namespace)
+func (s *shell) at(target *site) {
+	s.env = append(s.env, "TEMPORAL_ADDRESS="+devservertest.Run(s.t).Address(), "TEMPORAL_NAMESPACE="+target.namespace)
 }
 
 // gated is a map of 200 items of which some 90 get a result while its gates are closed,

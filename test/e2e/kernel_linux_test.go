@@ -47,42 +47,44 @@ var handedOver = sync.OnceValues(func() (string, error) {
 	const mount = "/sys/fs/cgroup"
 	data, _ := os.ReadFile("/proc/self/cgroup")
 	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "0::")
-	own := filepath.Join(mount, path)
-	if has, _ := os.ReadFile(filepath.Join(own, "cgroup.controllers")); !ok || !strings.Contains(string(has), "memory") {
+	delegated := filepath.Join(mount, path)
+	if has, _ := os.ReadFile(filepath.Join(delegated, "cgroup.controllers")); !ok || !strings.Contains(string(has), "memory") {
 		return "", errors.New("this machine has no cgroups of version 2 with a memory controller for it")
 	}
-	if _, err := syscall.Getxattr(own, "user.delegate", make([]byte, 1)); path != "/" && err != nil {
+	if _, err := syscall.Getxattr(delegated, "user.delegate", make([]byte, 1)); path != "/" && err != nil {
 		return "", fmt.Errorf("cgroup %s was not handed over to this process", path)
 	}
-	limit := func() error { return os.WriteFile(filepath.Join(own, "cgroup.subtree_control"), []byte("+memory"), 0) }
+	limit := func() error {
+		return os.WriteFile(filepath.Join(delegated, "cgroup.subtree_control"), []byte("+memory"), 0)
+	}
 	err := limit()
 	if errors.Is(err, syscall.EBUSY) {
-		aside := filepath.Join(own, "tests")
+		aside := filepath.Join(delegated, "tests")
 		if err := os.Mkdir(aside, 0o755); err != nil {
 			return "", err
 		}
-		running, _ := os.ReadFile(filepath.Join(own, "cgroup.procs"))
+		running, _ := os.ReadFile(filepath.Join(delegated, "cgroup.procs"))
 		for pid := range strings.FieldsSeq(string(running)) {
 			_ = os.WriteFile(filepath.Join(aside, "cgroup.procs"), []byte(pid), 0) // some end meanwhile
 		}
 		err = limit()
 	}
-	return own, err
+	return delegated, err
 })
 
 // newBox makes a cgroup; a limit of "" is none.
 func newBox(t *testing.T, limit string) (dir string) {
 	t.Helper()
 	if os.Getenv("GPUMUX_KERNEL_CHECK") == "" {
-		rig.Because(t, rig.Own, "it moves what runs in its cgroup into another; make kernel-check runs it")
+		rig.Because(t, rig.Exclusive, "it moves what runs in its cgroup into another; make kernel-check runs it")
 	}
-	own, err := handedOver()
+	delegated, err := handedOver()
 	if err != nil {
 		rig.Because(t, rig.Cgroups, err, "; ", howToDelegate)
 	}
 	// A worker in a box takes a parent that was handed over for its own, so there is a plain
 	// one between.
-	parent, err := os.MkdirTemp(own, "kernel-check-")
+	parent, err := os.MkdirTemp(delegated, "kernel-check-")
 	require.NoError(t, err)
 	dir = filepath.Join(parent, "box")
 	require.NoError(t, os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0))
@@ -110,7 +112,7 @@ func removeCgroup(dir string) error {
 
 // kernelKills is how many processes the kernel has killed in a box for want of memory,
 // and how often the limit of the box itself was met.
-func kernelKills(t *testing.T, box string) (kills, own int) {
+func kernelKills(t *testing.T, box string) (kills, limits int) {
 	t.Helper()
 	count := func(file, name string) int {
 		data, err := os.ReadFile(filepath.Join(box, file))
@@ -200,9 +202,9 @@ func TestKernel_AContainerThatRunsOutLosesATaskProcess(t *testing.T) {
 				require.Less(t, f.Peak, f.Budget)
 			}
 			if !strings.HasPrefix(f.Message, "the host had ") { // the watch may come first
-				kills, own := kernelKills(t, box)
+				kills, limits := kernelKills(t, box)
 				require.Positive(t, kills)
-				require.Positive(t, own)
+				require.Positive(t, limits)
 			}
 		})
 	}

@@ -185,7 +185,7 @@ func long(ctx workflow.Context) (string, error) {
 
 // moves moves a value between two slots, and tries to use it where it is not and to move
 // one that cannot be made again.
-func moves(ctx workflow.Context) (said []string, err error) {
+func moves(ctx workflow.Context) (answers []string, err error) {
 	o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
 	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
 		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
@@ -201,13 +201,13 @@ func moves(ctx workflow.Context) (said []string, err error) {
 			if err != nil {
 				return err
 			}
-			there, err := workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": moved, "x": 2})
+			onTarget, err := workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": moved, "x": 2})
 			if err != nil {
 				return err
 			}
-			here, err := workflows.Call[inferred](ctx, a, "model:infer", map[string]any{"model": model, "x": 2})
-			if err == nil && (there.Value != 14 || here.Value != 14 || here.PID == there.PID) {
-				err = fmt.Errorf("%v there, %v here", there, here)
+			onSource, err := workflows.Call[inferred](ctx, a, "model:infer", map[string]any{"model": model, "x": 2})
+			if err == nil && (onTarget.Value != 14 || onSource.Value != 14 || onSource.PID == onTarget.PID) {
+				err = fmt.Errorf("%v there, %v here", onTarget, onSource)
 			}
 			if err != nil {
 				return err
@@ -217,11 +217,11 @@ func moves(ctx workflow.Context) (said []string, err error) {
 				return err
 			}
 			_, failed := workflows.Move(ctx, stubborn, a, b)
-			said = []string{fmt.Sprint(elsewhere), fmt.Sprint(failed)}
+			answers = []string{fmt.Sprint(elsewhere), fmt.Sprint(failed)}
 			return nil
 		})
 	})
-	return said, err
+	return answers, err
 }
 
 // many has more leases that nobody serves than the server takes activities under way,
@@ -255,15 +255,15 @@ func many(ctx workflow.Context) error {
 }
 
 // hold calls sleep on a slot of a pool, and then pid.
-func hold(ctx workflow.Context, ladder []string, seconds int) (said []string, err error) {
+func hold(ctx workflow.Context, ladder []string, seconds int) (answers []string, err error) {
 	o := workflows.LeaseOptions{Ladder: ladder, Patience: 4 * time.Second}
 	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 		_, first := workflows.Call[any](ctx, s, "model:sleep", seconds)
 		_, second := workflows.Call[any](ctx, s, "model:pid", 1)
-		said = []string{s.Seat().Slot, fmt.Sprint(first), fmt.Sprint(second)}
+		answers = []string{s.Seat().Slot, fmt.Sprint(first), fmt.Sprint(second)}
 		return ctx.Err()
 	})
-	return said, err
+	return answers, err
 }
 
 // TestLease_Kinds has what a workflow does with leases, one after the other on the same
@@ -319,19 +319,19 @@ func deadProcess(l *leases) {
 // again.
 func limitedTime(l *leases) {
 	for _, id := range []string{"long", "long-again"} {
-		var said string
-		require.NoError(l.t, l.execute(id, "long").Get(l.t.Context(), &said))
-		require.Contains(l.t, said, "the time to live of the lease, 2s, is over")
+		var answers string
+		require.NoError(l.t, l.execute(id, "long").Get(l.t.Context(), &answers))
+		require.Contains(l.t, answers, "the time to live of the lease, 2s, is over")
 	}
 }
 
 // A value goes from one slot to another through the store, and a handle of another slot
 // is refused with both places named. One that cannot be made again fails its move.
 func movesBetweenSlots(l *leases) {
-	var said []string
-	require.NoError(l.t, l.execute("move", "move").Get(l.t.Context(), &said))
-	require.Contains(l.t, said[0], "workflows.Move")
-	require.Contains(l.t, said[1], "not here")
+	var answers []string
+	require.NoError(l.t, l.execute("move", "move").Get(l.t.Context(), &answers))
+	require.Contains(l.t, answers[0], "workflows.Move")
+	require.Contains(l.t, answers[1], "not here")
 	require.Empty(l.t, l.moved())
 }
 
@@ -361,9 +361,9 @@ func hundreds(l *leases) {
 // A pool that nobody offers leases of is passed over, and after the last one the workflow
 // learns why.
 func nobodyOffers(l *leases) {
-	var said []string
-	require.NoError(l.t, l.execute("ladder", "hold", []string{"offersnone", "cpu"}, 0).Get(l.t.Context(), &said))
-	require.Contains(l.t, said[0], "cpu/")
+	var answers []string
+	require.NoError(l.t, l.execute("ladder", "hold", []string{"offersnone", "cpu"}, 0).Get(l.t.Context(), &answers))
+	require.Contains(l.t, answers[0], "cpu/")
 	err := l.execute("alone", "hold", []string{"offersnone"}, 0).Get(l.t.Context(), nil)
 	require.ErrorContains(l.t, err, "no worker has offered a lease of pool offersnone for 4s")
 	require.Equal(l.t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
@@ -377,11 +377,11 @@ func stoppingWorker(l *leases) {
 	run := l.execute("stops", "hold", []string{"stops"}, 3)
 	rig.Wait(l.t, func() bool { return l.sleeps() > before }, time.Minute, 10*time.Millisecond)
 	require.NoError(l.t, w.Stop(l.t.Context()))
-	var said []string
-	require.NoError(l.t, run.Get(l.t.Context(), &said))
-	require.Equal(l.t, "<nil>", said[1])
-	require.Contains(l.t, said[2], "slot_lost")
-	require.Contains(l.t, said[2], "the worker that held the slot stops")
+	var answers []string
+	require.NoError(l.t, run.Get(l.t.Context(), &answers))
+	require.Equal(l.t, "<nil>", answers[1])
+	require.Contains(l.t, answers[2], "slot_lost")
+	require.Contains(l.t, answers[2], "the worker that held the slot stops")
 }
 
 // Workflows with leases that a released version has begun must still replay. Written like

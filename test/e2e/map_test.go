@@ -43,10 +43,10 @@ func TestMap_Kinds(t *testing.T) {
 		"WhatTakesSlotsHasAFairnessKey": fairness,
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := *s
-			of.t = t
-			of.forget()
-			test(&of)
+			sub := *s
+			sub.t = t
+			sub.forget()
+			test(&sub)
 		})
 	}
 }
@@ -272,11 +272,11 @@ func cancelledAndContinued(s *site) {
 }
 
 func segments(s *site) {
-	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 700}, Ladder: []string{"cpu"}, Output: "maps/l/results.jsonl", Chunk: 1})
+	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 560}, Ladder: []string{"cpu"}, Output: "maps/l/results.jsonl", Chunk: 1})
 	require.NoError(s.t, err)
-	require.EqualValues(s.t, 700, sum.Chunks)
+	require.EqualValues(s.t, 560, sum.Chunks)
 	s.results(sum)
-	s.calledOnce(700)
+	s.calledOnce(560)
 	d, err := s.client.DescribeWorkflowExecution(s.t.Context(), "map-call", "")
 	require.NoError(s.t, err)
 	require.Less(s.t, d.WorkflowExecutionInfo.HistoryLength, int64(4000), "the map's own history stays short")

@@ -88,7 +88,7 @@ func daemons(folder string) (pids []string) {
 // What goes wrong under MPS, one after the other on one worker of two GPUs: each time all
 // processes of the device are replaced, and nobody's item pays but the one to blame.
 func TestMPS_FaultsOfOneAreTheItems(t *testing.T) {
-	if !own(t) {
+	if !ownProcess(t) {
 		return
 	}
 	m, folder := mpsMachine(t, gputest.GPU{}, gputest.GPU{Mode: 3})

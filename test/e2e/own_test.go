@@ -15,7 +15,7 @@ import (
 
 // own says whether this process is the test's own, whose environment it may change beside
 // other tests. Where it is not, such a process has run the test when own returns.
-func own(t *testing.T) bool {
+func ownProcess(t *testing.T) bool {
 	t.Helper()
 	const name = "GPUMUX_TEST_OWN"
 	if os.Getenv(name) == t.Name() {
@@ -26,11 +26,11 @@ func own(t *testing.T) bool {
 	require.NoError(t, err)
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m", fmt.Sprintf("-record=%t", *record))
 	test.Env = append(os.Environ(), name+"="+t.Name(), "GPUMUX_BINARY="+program)
-	said, err := test.CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	if bytes.Contains(said, []byte("--- SKIP: "+t.Name())) {
-		rig.Likewise(t, said)
+	output, err := test.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	if bytes.Contains(output, []byte("--- SKIP: "+t.Name())) {
+		rig.Likewise(t, output)
 	}
-	require.Contains(t, string(said), "--- PASS: "+t.Name())
+	require.Contains(t, string(output), "--- PASS: "+t.Name())
 	return false
 }

@@ -34,9 +34,9 @@ func TestPython_Client(t *testing.T) {
 			tests.Dir = dir
 			tests.Env = append(os.Environ(), "GPUMUX_BINARY="+binary, "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1",
 				"XDG_STATE_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir(), "IPYTHONDIR="+t.TempDir())
-			said, err := tests.CombinedOutput()
-			require.NoError(t, err, "%s", said)
-			require.NotContains(t, string(said), "Ran 0 tests")
+			output, err := tests.CombinedOutput()
+			require.NoError(t, err, "%s", output)
+			require.NotContains(t, string(output), "Ran 0 tests")
 		})
 	}
 }

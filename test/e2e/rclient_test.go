@@ -58,15 +58,15 @@ func TestLong_RPackageChecks(t *testing.T) {
 	// It needs a UTF-8 locale, and asks no repository of packages.
 	s.env = append(s.env, "LC_ALL=C.UTF-8", "_R_CHECK_XREFS_REPOSITORIES_=file://"+s.dir)
 	out, err = s.r("R", "CMD", "check", "--no-manual", built[0]).CombinedOutput()
-	said := string(out)
+	output := string(out)
 	for _, name := range []string{"call.Rout.fail", "call.Rout", "map.Rout.fail", "map.Rout"} {
 		if tests, err := os.ReadFile(s.path("gpumux.Rcheck/tests/" + name)); err == nil {
-			said += string(tests)
+			output += string(tests)
 		}
 	}
-	require.NoError(t, err, said)
-	require.NotContains(t, said, "WARNING", said)
-	require.NotRegexp(t, `(?m)^skipped`, said)
+	require.NoError(t, err, output)
+	require.NotContains(t, output, "WARNING", output)
+	require.NotRegexp(t, `(?m)^skipped`, output)
 }
 
 // slowR squares numbers slowly, writes down which, and draws random numbers.

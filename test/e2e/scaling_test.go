@@ -51,7 +51,7 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 	})
 
 	var running []*workers.Worker
-	most, line := 0, regexp.MustCompile(`(?m)^gpumux_backlog_items\{pool="cpu"\} (\S+)$`)
+	largest, line := 0, regexp.MustCompile(`(?m)^gpumux_backlog_items\{pool="cpu"\} (\S+)$`)
 	read := func() (left float64, known bool) {
 		answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
 		require.NoError(t, err)
@@ -81,13 +81,13 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 			cancel()
 			running = running[1:]
 		}
-		most = max(most, len(running))
+		largest = max(largest, len(running))
 	}
 	t.Cleanup(func() { scale(0) })
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	last := -1.0
-	for began := time.Now(); most == 0 || len(running) > 0; <-tick.C {
+	for began := time.Now(); largest == 0 || len(running) > 0; <-tick.C {
 		left, known := read()
 		if left != last {
 			t.Logf("%s: %g items left, %d workers", time.Since(began).Round(time.Second), left, len(running))
@@ -104,7 +104,7 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 			scale(0)
 		}
 	}
-	require.Equal(t, 3, most)
+	require.Equal(t, 3, largest)
 	_, err := s.wait(first)
 	require.NoError(t, err)
 	_, err = s.wait(other)

@@ -37,6 +37,7 @@ func newStage(t *testing.T) *stage {
 	site := newSite(t)
 	s := &stage{Starter: &starter.Starter{Client: site.client, Namespace: site.namespace}, site: site, t: t, dir: site.dir,
 		config: onCPU(cpuPool{Pool: "cpu", Slots: 8, TasksDir: site.dir, Dir: site.dir, Store: site.store})}
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "map.py"))) // whose functions it would offer, too
 	s.write("step.py", stepPy)
 	t.Cleanup(s.Close)
 	return s

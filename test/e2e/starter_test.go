@@ -39,11 +39,11 @@ func TestStarter_Kinds(t *testing.T) {
 		{"AServerWithoutStandaloneActivities", olderServer},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			of := *s
-			of.t = t
-			of.forget()
-			c.test(&of)
-			s.logged = of.logged
+			sub := *s
+			sub.t = t
+			sub.forget()
+			c.test(&sub)
+			s.logged = sub.logged
 		})
 	}
 }

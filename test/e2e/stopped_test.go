@@ -52,13 +52,13 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 
 	lost := h.busy(first)
 	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
-	mine := map[string]bool{}
+	taken := map[string]bool{}
 	for _, item := range lost {
-		mine[item] = true
+		taken[item] = true
 	}
 	rig.Wait(t, func() bool {
 		for _, item := range h.runners(second) {
-			if mine[item] {
+			if taken[item] {
 				return true
 			}
 		}

@@ -88,35 +88,35 @@ func tableOfAWorker(t *testing.T, s *site, here *shell) {
 	inside := filepath.Join(s.dir, "store", "in", "x.parquet")
 	table(t, inside, 3000)
 	table(t, here.path("y.parquet"), 3000)
-	of := func(file string, more ...string) []string {
+	mapping := func(file string, more ...string) []string {
 		return append([]string{"map", "echo", "--in", "file://" + file, "--pool", "cpu", "--out", "r.jsonl"}, more...)
 	}
 	for i, file := range []string{inside, here.path("y.parquet")} {
-		here.run(0, of(file, "--columns", "text,id", "--key", "id")...)
+		here.run(0, mapping(file, "--columns", "text,id", "--key", "id")...)
 		lines := here.lines(here.file("r.jsonl"))
 		require.Len(t, lines, 3000)
 		require.Equal(t, `{"text":"text 2999","id":"n2999"}`, string(lines[2999]["value"]))
 		require.Equal(t, `"n2999"`, string(lines[2999]["key"]))
 		require.Equal(t, i, s.uploaded(), "only the table outside of the store was read here")
 	}
-	here.run(0, of(inside, "--columns", "size")...)
+	here.run(0, mapping(inside, "--columns", "size")...)
 	require.Equal(t, `{"size":14}`, string(here.lines(here.file("r.jsonl"))[7]["value"]), "other columns are another map")
 
-	p := here.run(2, of(inside, "--columns", "txt")...)
+	p := here.run(2, mapping(inside, "--columns", "txt")...)
 	require.Contains(t, p.stderr.String(), `store/in/x.parquet: there is no column "txt"; it has index, id, text, size, fault, fault_message`)
-	p = here.run(2, of(inside, "--columns", "text", "--key", "id")...)
+	p = here.run(2, mapping(inside, "--columns", "text", "--key", "id")...)
 	require.Contains(t, p.stderr.String(), `the first item has no field "id"; it has text`)
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(inside), "cut.parquet"), []byte(here.file("y.parquet")[:5000]), 0o644))
-	p = here.run(2, of(filepath.Join(filepath.Dir(inside), "cut.parquet"))...)
+	p = here.run(2, mapping(filepath.Join(filepath.Dir(inside), "cut.parquet"))...)
 	require.Contains(t, p.stderr.String(), "store/in/cut.parquet: not read as .parquet")
 	binary, err := programtest.Binary()
 	require.NoError(t, err)
 	program := exec.CommandContext(t.Context(), "python3", "-c", connected, "file://"+inside)
 	program.Dir = pythonClient(t)
 	program.Env = append(here.env, "GPUMUX_BINARY="+binary, "GPUMUX_STORE="+s.store)
-	said, err := program.CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	require.Equal(t, "{'text': 'text 7'}\n", string(said))
+	output, err := program.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Equal(t, "{'text': 'text 7'}\n", string(output))
 	require.Equal(t, 1, s.uploaded())
 }
 
@@ -130,10 +130,10 @@ print(results[7].value)
 // What pyarrow wrote is the source of a map that another client starts, and of one in a
 // workflow.
 func tableOfAWorkflow(t *testing.T, s *site, _ *shell) {
-	own := worker.New(s.client, "service", worker.Options{})
-	own.RegisterWorkflowWithOptions(workflows.MapSource, workflow.RegisterOptions{Name: "caller"})
-	require.NoError(t, own.Start())
-	defer own.Stop()
+	service := worker.New(s.client, "service", worker.Options{})
+	service.RegisterWorkflowWithOptions(workflows.MapSource, workflow.RegisterOptions{Name: "caller"})
+	require.NoError(t, service.Start())
+	defer service.Stop()
 	start := func(name, queue string, in gpumux.MapInput) (summary gpumux.Summary, err error) {
 		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, name, in)
 		require.NoError(t, err)

@@ -91,13 +91,13 @@ func (u *upgrading) worker(r release, build string) *program {
 	name := fmt.Sprintf("worker-%d.yaml", time.Now().UnixNano())
 	u.write(name, temporal+"store: file://"+u.path("store")+"\npools: [{name: cpu, devices: cpu, slots: 4}]\ntasks: {\"*\": {python_dir: .}, "+
 		"\"text:language\": {python: \"text.py:language\", dir: \""+filepath.Join(top(u.t), "examples/python")+"\"}}\n")
-	w := u.with(r).begin("worker", "-f", name)
+	w := u.using(r).begin("worker", "-f", name)
 	rig.Wait(u.t, func() bool { return strings.Contains(w.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond, &w.stderr)
 	return w
 }
 
 // with gives commands of a release.
-func (u *upgrading) with(r release) *shell {
+func (u *upgrading) using(r release) *shell {
 	s := *u.shell
 	s.program = r.gpumux
 	return &s
@@ -106,7 +106,7 @@ func (u *upgrading) with(r release) *shell {
 // begin starts a map of n items whose results are in the file name.
 func (u *upgrading) begin(client release, name string, n int) *program {
 	u.t.Helper()
-	return u.with(client).begin("map", "paced:double", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--option", "chunk=5", "--id", name, "--out", name+".jsonl")
+	return u.using(client).begin("map", "paced:double", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--option", "chunk=5", "--id", name, "--out", name+".jsonl")
 }
 
 // done waits for the end of a map: every result is there, once and right.
@@ -205,7 +205,7 @@ func TestLong_Upgrade(t *testing.T) {
 			u := newUpgrading(t)
 			u.worker(mix.worker, "")
 			u.done(u.begin(mix.client, "each", 40), "each", 40)
-			client := u.with(mix.client)
+			client := u.using(mix.client)
 			require.Contains(t, client.run(0, "workers").stdout.String(), "cpu")
 			require.Contains(t, client.run(0, "show", "each").stdout.String(), "succeeded  40\n")
 			require.JSONEq(t, `{"English": 1}`, u.languages(mix.service, "the house and the garden"))

@@ -30,13 +30,13 @@ func checkAnswers(t *testing.T, python string, env []string) {
 		t.Run(name, func(t *testing.T) {
 			ask := exec.Command(python, "-c", answers, name)
 			ask.Env = append(os.Environ(), env...)
-			said, err := ask.CombinedOutput()
+			output, err := ask.CombinedOutput()
 			if err != nil {
-				t.Fatalf("ask %s: %v\n%s", name, err, said)
+				t.Fatalf("ask %s: %v\n%s", name, err, output)
 			}
-			wanted, got := strings.Split(known, "\n"), strings.Split(string(said), "\n")
+			wanted, got := strings.Split(known, "\n"), strings.Split(string(output), "\n")
 			if len(wanted) != len(got) {
-				t.Fatalf("%d answers, not %d:\n%s", len(got), len(wanted), said)
+				t.Fatalf("%d answers, not %d:\n%s", len(got), len(wanted), output)
 			}
 			for i, line := range got {
 				if !expected(wanted[i], line) {
@@ -53,8 +53,8 @@ func expected(wanted, line string) bool {
 	call, rest, _ := strings.Cut(wanted, ": ")
 	codes, words, _ := strings.Cut(rest, " ")
 	asked, answer, _ := strings.Cut(line, ": ")
-	code, said, _ := strings.Cut(answer, " ")
-	return call == asked && slices.Contains(strings.Split(codes, "|"), code) && words == said
+	code, output, _ := strings.Cut(answer, " ")
+	return call == asked && slices.Contains(strings.Split(codes, "|"), code) && words == output
 }
 
 // The driver's libraries answer what is written down after NVIDIA's documentation.

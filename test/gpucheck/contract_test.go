@@ -47,10 +47,10 @@ func clients(t *testing.T, h gputest.MPSHost) {
 	require.NoError(t, err)
 	require.Empty(t, list, "no server before the first client")
 
-	a, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
-	b, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
+	a, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
+	b, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
 	server(t, d)
 	a.Kill()
 	require.Equal(t, "done", b.Say("alloc 1048576"), "an idle client that is killed harms no other")
@@ -59,14 +59,14 @@ func clients(t *testing.T, h gputest.MPSHost) {
 func limits(t *testing.T, h gputest.MPSHost) {
 	const limit = 1 << 30
 	d := h.Start(t)
-	c, said := h.Join(t, d.Daemon, mps.LimitVariable+"="+mps.Limit(limit))
-	require.Equal(t, "done", said)
+	c, output := h.Join(t, d.Daemon, mps.LimitVariable+"="+mps.Limit(limit))
+	require.Equal(t, "done", output)
 	free, total := c.Free()
 	require.LessOrEqual(t, free, uint64(limit))
 	t.Logf("figure: with a limit of 1 GiB CUDA tells a client %d MiB free of %d MiB", free>>20, total>>20)
 	require.Equal(t, "error 2", c.Say("alloc %d", limit), "beside its context")
-	other, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
+	other, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
 	require.Equal(t, "done", other.Say("alloc %d", limit), "who has no limit")
 }
 
@@ -74,12 +74,12 @@ func limits(t *testing.T, h gputest.MPSHost) {
 // gone.
 func fault(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
-	culprit, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
-	idle, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
-	third, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
+	culprit, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
+	idle, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
+	third, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
 	require.Equal(t, "running", culprit.Say("illegal"))
 	require.Equal(t, "error 700", culprit.Hear())
 	require.Contains(t, idle.Say("free"), "error ")
@@ -87,23 +87,23 @@ func fault(t *testing.T, h gputest.MPSHost) {
 	third.Kill()
 	s := server(t, d)
 	rig.Wait(t, func() bool { return d.Status(s) == "FAULT" }, gputest.MPSPatience, 20*time.Millisecond)
-	_, said = h.Join(t, d.Daemon)
-	require.Equal(t, "error 807", said)
+	_, output = h.Join(t, d.Daemon)
+	require.Equal(t, "error 807", output)
 	culprit.Kill()
-	_, said = h.Join(t, d.Daemon)
-	require.Equal(t, "error 807", said, "one of them is left")
+	_, output = h.Join(t, d.Daemon)
+	require.Equal(t, "error 807", output, "one of them is left")
 	idle.Kill()
 	rig.Wait(t, func() bool {
-		c, said := h.Join(t, d.Daemon)
+		c, output := h.Join(t, d.Daemon)
 		c.Kill()
-		return said == "done"
+		return output == "done"
 	}, gputest.MPSPatience, 20*time.Millisecond)
 }
 
 func quit(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
-	c, said := h.Join(t, d.Daemon)
-	require.Equal(t, "done", said)
+	c, output := h.Join(t, d.Daemon)
+	require.Equal(t, "done", output)
 	s := server(t, d)
 	c.Kill()
 	require.NoError(t, d.Quit(t.Context()))

@@ -32,12 +32,12 @@ func TestGPU_SuggestedMemory(t *testing.T) {
 				items = append(items, object{"framework": framework, "bytes": size})
 			}
 			m.mapped(0, "live", items, "--slots", "1")
-			said := regexp.MustCompile(`peak per item: .*; memory: (\S+) would do`).FindStringSubmatch(m.said)
-			require.Len(t, said, 2, "no memory is suggested")
+			output := regexp.MustCompile(`peak per item: .*; memory: (\S+) would do`).FindStringSubmatch(m.output)
+			require.Len(t, output, 2, "no memory is suggested")
 			var enough gpumux.Size
-			require.NoError(t, enough.UnmarshalText([]byte(said[1])))
-			m.figure("%s: %s", framework, said[0])
-			for _, r := range m.mapped(0, "live", items, "--slots", "2", "--memory", said[1]) {
+			require.NoError(t, enough.UnmarshalText([]byte(output[1])))
+			m.figure("%s: %s", framework, output[0])
+			for _, r := range m.mapped(0, "live", items, "--slots", "2", "--memory", output[1]) {
 				held := value[struct{ Memory int64 }](t, r)
 				require.Equal(t, int64(enough), held.Memory, "item %d did not fit what would do, and had the whole device", r.Index)
 			}
@@ -51,7 +51,7 @@ func TestGPU_ImportsAtOnce(t *testing.T) {
 	t.Run("torch", func(t *testing.T) {
 		m := onGPU(t).script("imports.py")
 		m.needs("torch")
-		told := map[int]string{}
+		reported := map[int]string{}
 		for _, slots := range []int{1, 4} {
 			folder := filepath.Join(m.dir, strconv.Itoa(slots))
 			require.NoError(t, os.Mkdir(folder, 0o700))
@@ -69,10 +69,10 @@ func TestGPU_ImportsAtOnce(t *testing.T) {
 				pids[got.PID], longest, threads = true, max(longest, got.Seconds), got.Threads
 			}
 			require.Len(t, pids, slots, "a process per slot")
-			told[slots] = strconv.FormatFloat(longest, 'f', 1, 64) + " s, the map " + strconv.FormatFloat(took, 'f', 1, 64) +
+			reported[slots] = strconv.FormatFloat(longest, 'f', 1, 64) + " s, the map " + strconv.FormatFloat(took, 'f', 1, 64) +
 				" s, OMP_NUM_THREADS " + strconv.Quote(threads)
 		}
-		m.figure("importing PyTorch in one slot takes %s; in four at once %s", told[1], told[4])
+		m.figure("importing PyTorch in one slot takes %s; in four at once %s", reported[1], reported[4])
 	})
 }
 
@@ -93,7 +93,7 @@ func TestGPU_ProcessNumbersOfItsOwn(t *testing.T) {
 			listed, _ = strconv.ParseUint(text, 10, 64) // else it stays 0
 		}
 	}
-	means := regexp.MustCompile(`enforced by: [^"\n]*`).FindString(m.said)
+	means := regexp.MustCompile(`enforced by: [^"\n]*`).FindString(m.output)
 	m.figure("driver %s, in a PID namespace: process %d finds %v in the driver's list; %s", m.device.Driver, got.PID, got.Rows, means)
 	require.NotEmpty(t, means)
 	if listed >= gib && listed < 1<<63 {
@@ -110,16 +110,16 @@ func namespace(t *testing.T) []string {
 	if err != nil {
 		rig.Because(t, rig.Tool, err)
 	}
-	var said []string
+	var output []string
 	for _, user := range [][]string{{"--user", "--map-root-user"}, {}} {
 		argv := append(append([]string{path}, user...), "--pid", "--fork", "--kill-child", "--mount-proc")
 		out, err := exec.Command(argv[0], append(argv[1:], "true")...).CombinedOutput()
 		if err == nil {
 			return argv
 		}
-		said = append(said, strings.TrimSpace(string(out))+" ("+err.Error()+")")
+		output = append(output, strings.TrimSpace(string(out))+" ("+err.Error()+")")
 	}
-	rig.Because(t, rig.Mount, "no PID namespace may be made here: ", strings.Join(said, "; "))
+	rig.Because(t, rig.Mount, "no PID namespace may be made here: ", strings.Join(output, "; "))
 	return nil
 }
 
@@ -223,18 +223,18 @@ func TestGPU_TwoFrameworks(t *testing.T) {
 			r := m.mapped(0, "two", []object{{"frameworks": both, "bytes": gib, "seconds": 0.5}}, "--slots", "1", "--memory", "5GiB")
 			got := value[struct{ Sums []float64 }](t, r[0])
 			require.Equal(t, []float64{4096, 4096}, got.Sums)
-			said := regexp.MustCompile(`peak per item: p50 \S+, p99 \S+, max (\S+) `).FindStringSubmatch(m.said)
-			require.Len(t, said, 2, m.said)
-			var most gpumux.Size
-			require.NoError(t, most.UnmarshalText([]byte(said[1])))
-			require.GreaterOrEqual(t, int64(most), int64(2*gib), "the peak of both together")
-			require.Less(t, int64(most), int64(5*gib))
+			output := regexp.MustCompile(`peak per item: p50 \S+, p99 \S+, max (\S+) `).FindStringSubmatch(m.output)
+			require.Len(t, output, 2, m.output)
+			var largest gpumux.Size
+			require.NoError(t, largest.UnmarshalText([]byte(output[1])))
+			require.GreaterOrEqual(t, int64(largest), int64(2*gib), "the peak of both together")
+			require.Less(t, int64(largest), int64(5*gib))
 			// Each is within its own limit of 4 GiB, and both together are not.
 			items := []object{{"frameworks": both, "bytes": 3 * gib, "seconds": 20}}
 			fault := m.mapped(1, "two", items, "--slots", "1", "--memory", "5GiB")[0].Fault
 			require.NotNil(t, fault)
 			require.Equal(t, gpumux.FaultBudget, fault.Kind, fault.Error())
-			m.figure("torch and %s in one process: peak %s with 1 GiB in each; with 3 GiB in each of a budget of 5 GiB: %s", second, most, fault.Kind)
+			m.figure("torch and %s in one process: peak %s with 1 GiB in each; with 3 GiB in each of a budget of 5 GiB: %s", second, largest, fault.Kind)
 			m.returns(before)
 		})
 	}

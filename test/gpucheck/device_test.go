@@ -64,7 +64,7 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 
 // watched is a slot on the device whose budget is watched, and a task of tasks.py for it.
 // told hears what caps its frameworks.
-func (m *machine) watched(function string, budget, room gpumux.Size, told func(session.Cap)) (
+func (m *machine) watched(function string, budget, room gpumux.Size, reported func(session.Cap)) (
 	*slot.Slot, launch.Task, *memory.Enforcer,
 ) {
 	m.t.Helper()
@@ -86,7 +86,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 	keeper.Confine(&o, placements[0], placements[0].Groups[0])
 	note := o.Capped
 	o.Capped = func(c session.Cap) {
-		told(c)
+		reported(c)
 		note(c)
 	}
 	s := slot.New(o)

@@ -19,9 +19,9 @@ func TestGPU_FreshFromTemplate(t *testing.T) {
 			m.needs(framework)
 			m.importing(module)
 			forked := m.fresh(framework, 9)
-			require.Contains(t, m.said, "template ready")
+			require.Contains(t, m.output, "template ready")
 			spawned := m.fresh(framework, 3, "--fresh", "spawn")
-			require.NotContains(t, m.said, "template ready")
+			require.NotContains(t, m.output, "template ready")
 			m.figure("%s: a fresh item takes %.2f s forked from a template (%.2f s of it on the device, the first item %.2f s) and %.2f s in a new "+
 				"interpreter: %.0f %% of it (goal %.0f %%)", framework, forked.each, forked.work.median, forked.work.first, spawned.each,
 				100*forked.each/spawned.each, 100*goal)

@@ -46,11 +46,11 @@ func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 
 // python is the interpreter of the tasks.
 func python() string {
-	given := os.Getenv("GPUMUX_TEST_PYTHON")
-	if _, err := exec.LookPath(given); err != nil {
+	value := os.Getenv("GPUMUX_TEST_PYTHON")
+	if _, err := exec.LookPath(value); err != nil {
 		return "python3"
 	}
-	return given
+	return value
 }
 
 // rehearsed reports whether the machine is a stand-in, which whoever started the tests
@@ -65,7 +65,7 @@ type machine struct {
 	device gpu.Device
 	dir    string
 	tasks  string
-	said   string // what the last command said on standard error
+	output string // what the last command said on standard error
 	// within is what gpumux is run by, such as unshare; nothing for the shell's own way.
 	within []string
 }
@@ -204,7 +204,7 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, io.MultiWriter(&errs, os.Stderr)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(m.dir, "state"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"))
 	err = cmd.Run()
-	m.said = errs.String()
+	m.output = errs.String()
 	require.NoError(m.t, ctx.Err(), "gpumux %v took more than %s", args, mapLimit())
 	require.NotNil(m.t, cmd.ProcessState, "%v", err)
 	require.Equal(m.t, code, cmd.ProcessState.ExitCode(), "gpumux %v\n%s", args, &out)

@@ -65,14 +65,14 @@ func TestGPU_PeaksAreWhatWasLive(t *testing.T) {
 				items = append(items, object{"framework": framework, "bytes": 256 * mib, "seconds": 0.05})
 			}
 			m.mapped(0, "hold", items, "--slots", "1", "--option", "chunk="+strconv.Itoa(len(items)))
-			said := regexp.MustCompile(`peak per item: p50 (\S+), p99 \S+, max (\S+);`).FindStringSubmatch(m.said)
-			require.Len(t, said, 3, m.said)
-			m.figure("%s: 256 MiB after 4 GiB in one process: %s", framework, said[0])
-			var half, most gpumux.Size
-			require.NoError(t, half.UnmarshalText([]byte(said[1])))
-			require.NoError(t, most.UnmarshalText([]byte(said[2])))
-			require.GreaterOrEqual(t, int64(most), int64(4*gib))
-			require.Less(t, int64(most), int64(6*gib))
+			output := regexp.MustCompile(`peak per item: p50 (\S+), p99 \S+, max (\S+);`).FindStringSubmatch(m.output)
+			require.Len(t, output, 3, m.output)
+			m.figure("%s: 256 MiB after 4 GiB in one process: %s", framework, output[0])
+			var half, largest gpumux.Size
+			require.NoError(t, half.UnmarshalText([]byte(output[1])))
+			require.NoError(t, largest.UnmarshalText([]byte(output[2])))
+			require.GreaterOrEqual(t, int64(largest), int64(4*gib))
+			require.Less(t, int64(largest), int64(6*gib))
 			if framework == "torch" { // the others cannot be reset, or tell no peak
 				require.Less(t, int64(half), int64(2*gib))
 			}
@@ -198,9 +198,9 @@ func TestGPU_FreshItemsLeaveNothing(t *testing.T) {
 	if rehearsed() {
 		count = 20
 	}
-	if given := os.Getenv("GPUMUX_GPU_ITEMS"); given != "" {
+	if value := os.Getenv("GPUMUX_GPU_ITEMS"); value != "" {
 		var err error
-		count, err = strconv.Atoi(given)
+		count, err = strconv.Atoi(value)
 		require.NoError(t, err, "GPUMUX_GPU_ITEMS is the number of items")
 	}
 	items := make([]object, count)
@@ -231,7 +231,7 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 		items[i] = object{"folder": folder, "count": slots, "bytes": gib, "seconds": 1}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	most, ended := 0, make(chan struct{})
+	largest, ended := 0, make(chan struct{})
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
@@ -245,7 +245,7 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 					n++
 				}
 			}
-			most = max(most, n)
+			largest = max(largest, n)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
@@ -257,9 +257,9 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 		pids[value[int](t, r)] = true
 	}
 	require.Len(t, pids, slots)
-	m.figure("%d slots hold memory on one device at once; the driver listed %d at a time", slots, most)
+	m.figure("%d slots hold memory on one device at once; the driver listed %d at a time", slots, largest)
 	if m.inventory.OurPIDs() {
-		require.GreaterOrEqual(t, most, slots)
+		require.GreaterOrEqual(t, largest, slots)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestGPU_Packing(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(answers), mostPacked, "a process has a network of its own, and each gives one answer")
 		found := "the search did not settle"
-		for line := range strings.Lines(m.said) {
+		for line := range strings.Lines(m.output) {
 			if at := strings.Index(line, "per device for task"); at >= 0 {
 				found = strings.TrimSpace(line)
 			}

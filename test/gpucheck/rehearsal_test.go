@@ -37,15 +37,15 @@ func TestLong_Rehearsal(t *testing.T) {
 		cmd := exec.Command(self, "-test.run="+tests, skip, "-test.v", "-test.timeout=10m")
 		cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
 			rig.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES="+uuid)
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", said)
-		for line := range strings.Lines(string(said)) {
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		for line := range strings.Lines(string(output)) {
 			line = strings.TrimSpace(line)
 			if strings.HasPrefix(line, "--- ") || strings.Contains(line, "figure: ") {
 				t.Log(line)
 			}
 		}
-		return strings.Count(string(said), "--- SKIP"), cmd.Env
+		return strings.Count(string(output), "--- SKIP"), cmd.Env
 	}
 	rehearse("^"+namespaced+"$", "GPU-00000000-0000-0000-0000-000000000000", gputest.GPU{})
 	skipped, env := rehearse("^TestGPU_", "GPU-00000000-0000-0000-0000-000000000000",
@@ -66,18 +66,18 @@ func rehearseFacts(t *testing.T, env []string) {
 	file := filepath.Join(t.TempDir(), "facts.json")
 	cmd := exec.Command(python(), "-W", "error", "facts.py", file)
 	cmd.Env = env
-	said, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	require.NotContains(t, string(said), "Error", "no part failed")
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.NotContains(t, string(output), "Error", "no part failed")
 	code := "import facts, json, sys; print('\\n'.join(facts.told(json.load(open(sys.argv[1])))))"
-	told, err := exec.Command(python(), "-c", code, file).CombinedOutput()
-	require.NoError(t, err, "%s", told)
-	require.Regexp(t, `(?m)^NVIDIA H200, driver \S+; persistence mode unknown$`, string(told))
-	require.Regexp(t, `(?m)^NVML begins in \S+ ms and keeps open \[\]$`, string(told))
+	reported, err := exec.Command(python(), "-c", code, file).CombinedOutput()
+	require.NoError(t, err, "%s", reported)
+	require.Regexp(t, `(?m)^NVIDIA H200, driver \S+; persistence mode unknown$`, string(reported))
+	require.Regexp(t, `(?m)^NVML begins in \S+ ms and keeps open \[\]$`, string(reported))
 	require.Regexp(t, `(?m)^a bare context takes 528 MiB of the device and \d+ ms, the one before it \d+ ms; the driver lists it with 528 MiB$`,
-		string(told))
-	require.Regexp(t, `(?m)^three more contexts side by side take \d+ ms; a list of all takes \S+ ms$`, string(told))
-	require.Regexp(t, `(?m)^after a kill: .*ended \d+ ms`, string(told))
-	require.Regexp(t, `(?m)^torch 2.0\+imitation: import \S+ s, reaches \S+ s, started \S+ s \(528 MiB\)$`, string(told))
-	t.Logf("%s", told)
+		string(reported))
+	require.Regexp(t, `(?m)^three more contexts side by side take \d+ ms; a list of all takes \S+ ms$`, string(reported))
+	require.Regexp(t, `(?m)^after a kill: .*ended \d+ ms`, string(reported))
+	require.Regexp(t, `(?m)^torch 2.0\+imitation: import \S+ s, reaches \S+ s, started \S+ s \(528 MiB\)$`, string(reported))
+	t.Logf("%s", reported)
 }

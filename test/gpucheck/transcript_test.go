@@ -55,12 +55,12 @@ func (s *transcript) ask(d mps.Daemon, command string) {
 		}
 	}
 	cmd.Stdin = strings.NewReader(strings.Join(words, " ") + "\n")
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		require.NoError(s.t, err)
 	}
-	lines := strings.FieldsFunc(s.named(string(said)), func(r rune) bool { return r == '\n' })
+	lines := strings.FieldsFunc(s.named(string(output)), func(r rune) bool { return r == '\n' })
 	slices.Sort(lines) // clients have no order
 	fmt.Fprintf(&s.text, "> %s\n", command)
 	for _, line := range lines {

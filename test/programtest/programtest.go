@@ -21,8 +21,8 @@ var built string
 // Binary is the path of gpumux: that in GPUMUX_BINARY, or one built by the first call.
 var Binary = sync.OnceValues(func() (_ string, err error) {
 	os.Getenv("GPUMUX_TEST_SUM") // go test runs again where what it has read has changed
-	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
-		return filepath.Abs(given)
+	if path := os.Getenv("GPUMUX_BINARY"); path != "" {
+		return filepath.Abs(path)
 	}
 	if built, err = os.MkdirTemp("", "gpumux-program-"); err != nil {
 		return "", err

@@ -69,8 +69,8 @@ type cluster struct {
 // namespace, so its death is everybody's there.
 type program struct {
 	*exec.Cmd
-	said  programtest.Screen
-	ended chan struct{}
+	output programtest.Screen
+	ended  chan struct{}
 }
 
 const frontend = 7233
@@ -119,7 +119,7 @@ func (c *cluster) begin(h *host, args ...string) (*program, error) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
 	}
-	p.Dir, p.Stdout, p.Stderr = c.dir, &p.said, &p.said
+	p.Dir, p.Stdout, p.Stderr = c.dir, &p.output, &p.output
 	p.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
 		fmt.Sprintf("TEMPORAL_ADDRESS=%s:%d", c.server.address, frontend), "GPUMUX_STORE="+c.url())
 	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
@@ -143,7 +143,7 @@ func (p *program) kill() {
 func (c *cluster) serve() *program {
 	c.t.Helper()
 	p := c.run(c.server, "dev", "--no-worker", "--headless", "--port", strconv.Itoa(frontend), "--data", filepath.Join(c.dir, "data"))
-	require.Eventually(c.t, func() bool { return strings.Contains(p.said.String(), "Ctrl-C stops") }, 3*time.Minute, 20*time.Millisecond,
+	require.Eventually(c.t, func() bool { return strings.Contains(p.output.String(), "Ctrl-C stops") }, 3*time.Minute, 20*time.Millisecond,
 		"the server is ready")
 	return p
 }
@@ -195,7 +195,7 @@ func (c *cluster) signal(h *host, signal syscall.Signal) {
 // log keeps what a program said where GPUMUX_SOAK_LOGS asks for it.
 func (c *cluster) log(h *host, p *program) {
 	if dir := os.Getenv("GPUMUX_SOAK_LOGS"); dir != "" {
-		_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.log", h.name, p.Process.Pid)), []byte(p.said.String()), 0o644)
+		_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.log", h.name, p.Process.Pid)), []byte(p.output.String()), 0o644)
 	}
 }
 

@@ -50,8 +50,8 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	t.Cleanup(func() { c.log(c.client, command) })
 	require.Eventually(t, func() bool { return c.count() > items/20 }, 2*time.Minute, 50*time.Millisecond, "the map runs")
 
-	seconds := func(least, most float64) time.Duration {
-		return time.Duration((least + chance.Float64()*(most-least)) * float64(time.Second))
+	seconds := func(low, high float64) time.Duration {
+		return time.Duration((low + chance.Float64()*(high-low)) * float64(time.Second))
 	}
 	one := func() *host { return c.workers[chance.IntN(len(c.workers))] }
 	far := append([]*host{c.server, c.store, c.client}, c.workers...)
@@ -131,7 +131,7 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 		command.kill()
 	}
 	c.judge(items)
-	require.Equal(t, 0, command.ProcessState.ExitCode(), "%s", &command.said)
+	require.Equal(t, 0, command.ProcessState.ExitCode(), "%s", &command.output)
 	t.Logf("%d items in %s, of which %s were troubled", items, time.Since(began).Round(time.Second), all.Round(time.Second))
 }
 

@@ -150,9 +150,9 @@ func (c *MPSClient) Kill() {
 // Free is CUDA's word about the memory.
 func (c *MPSClient) Free() (free, total uint64) {
 	c.t.Helper()
-	said := c.Say("free")
-	_, err := fmt.Sscan(said, &free, &total)
-	require.NoError(c.t, err, "%s", said)
+	output := c.Say("free")
+	_, err := fmt.Sscan(output, &free, &total)
+	require.NoError(c.t, err, "%s", output)
 	return free, total
 }
 

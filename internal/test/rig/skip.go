@@ -23,7 +23,7 @@ type Reason string
 // Reasons to skip: the machine lacks something, or the run was not asked for it.
 const (
 	Minutes   Reason = "takes minutes"              // make soak has them
-	Own       Reason = "needs a machine of its own" // make kernel-check sets it up
+	Exclusive Reason = "needs a machine of its own" // make kernel-check sets it up
 	StandIn   Reason = "not in the rehearsal"
 	Staged    Reason = "cannot be staged"
 	NVIDIA    Reason = "no libraries of NVIDIA"
@@ -86,7 +86,7 @@ func WithoutR(t testing.TB, more ...string) {
 }
 
 // Likewise leaves a test out that Because left out in its own process, which said so.
-func Likewise(t testing.TB, said []byte) {
+func Likewise(t testing.TB, output []byte) {
 	t.Helper()
-	t.Skip(string(said))
+	t.Skip(string(output))
 }

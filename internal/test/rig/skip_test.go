@@ -10,13 +10,13 @@ import (
 // noted is a test that notes how it ended, and goes on.
 type noted struct {
 	testing.TB
-	said string
+	output string
 }
 
 func (n *noted) Helper()                   {}
 func (n *noted) Name() string              { return "TestX/of one" }
-func (n *noted) Skip(args ...any)          { n.said += "skipped " + fmt.Sprint(args...) }
-func (n *noted) Fatalf(f string, a ...any) { n.said += "failed " + fmt.Sprintf(f, a...) + "\n" }
+func (n *noted) Skip(args ...any)          { n.output += "skipped " + fmt.Sprint(args...) }
+func (n *noted) Fatalf(f string, a ...any) { n.output += "failed " + fmt.Sprintf(f, a...) + "\n" }
 
 func TestBecause(t *testing.T) {
 	for strict, fails := range map[string]bool{
@@ -34,13 +34,13 @@ func TestBecause(t *testing.T) {
 		Because(n, GPU, "the driver ", "is away\n")
 		const text = "skip: no NVIDIA GPU: the driver is away"
 		if fails {
-			require.Contains(t, n.said, "failed "+text+"; GPUMUX_TEST_STRICT does not allow it\n", strict)
+			require.Contains(t, n.output, "failed "+text+"; GPUMUX_TEST_STRICT does not allow it\n", strict)
 			continue
 		}
-		require.Equal(t, "skipped "+text, n.said, strict)
+		require.Equal(t, "skipped "+text, n.output, strict)
 	}
 	t.Setenv(Strict, "")
 	n := &noted{TB: t}
 	Because(n, Root)
-	require.Equal(t, "skipped skip: needs root", n.said)
+	require.Equal(t, "skipped skip: needs root", n.output)
 }

@@ -13,11 +13,11 @@ import (
 // failed is a test that notes why it ended.
 type failed struct {
 	testing.TB
-	said string
+	output string
 }
 
 func (n *failed) Fatal(args ...any) {
-	n.said = fmt.Sprint(args...)
+	n.output = fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
@@ -32,9 +32,9 @@ func TestWait(t *testing.T) {
 		go func() {
 			defer close(ended)
 			Wait(n, func() bool { return false }, time.Minute, time.Second, "%d of %s", 3, "them")
-			n.said = "it went on"
+			n.output = "it went on"
 		}()
 		<-ended
-		require.Equal(t, "it did not come to it within 1m0s: 3 of them", n.said)
+		require.Equal(t, "it did not come to it within 1m0s: 3 of them", n.output)
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // list answers with a page of keys and folders.
-func (s *Server) list(w http.ResponseWriter, prefix, delimiter, most, after string) {
+func (s *Server) list(w http.ResponseWriter, prefix, delimiter, maxKeys, after string) {
 	type entry struct {
 		Key          string
 		Size         int
@@ -25,7 +25,7 @@ func (s *Server) list(w http.ResponseWriter, prefix, delimiter, most, after stri
 		NextContinuationToken string `xml:",omitempty"`
 		IsTruncated           bool
 	}
-	limit, _ := strconv.Atoi(most)
+	limit, _ := strconv.Atoi(maxKeys)
 	last := ""
 	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
 		name, ok := strings.CutPrefix(key, prefix)

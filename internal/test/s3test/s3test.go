@@ -188,8 +188,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<CompleteMultipartUploadResult><ETag>whole</ETag></CompleteMultipartUploadResult>")
 	case r.Header.Get("X-Amz-Copy-Source") != "":
 		from, _ := url.PathUnescape(r.Header.Get("X-Amz-Copy-Source"))
-		o, there := s.objects[strings.TrimPrefix(from, "bucket/")]
-		if !there {
+		o, exists := s.objects[strings.TrimPrefix(from, "bucket/")]
+		if !exists {
 			refusal(w, http.StatusNotFound, "NoSuchKey")
 			return
 		}
@@ -201,7 +201,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				refusal(w, http.StatusNotImplemented, "NotImplemented")
 				return
 			}
-			if _, there := s.objects[key]; there {
+			if _, exists := s.objects[key]; exists {
 				refusal(w, http.StatusPreconditionFailed, "PreconditionFailed")
 				return
 			}
@@ -221,8 +221,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) {
-	o, there := s.objects[key]
-	if !there {
+	o, exists := s.objects[key]
+	if !exists {
 		refusal(w, http.StatusNotFound, "NoSuchKey")
 		return
 	}
