@@ -5,7 +5,6 @@ package clustercheck
 import (
 	"encoding/json"
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -25,7 +25,7 @@ import (
 // settings: a map, a lease, a cancelled map, a failed item, ls and show.
 func TestStock(t *testing.T) {
 	inCluster(t)
-	port := freePort(t)
+	port := programtest.FreePort(t)
 	s := site{address: "127.0.0.1:" + port, namespace: "default", store: "file://" + filepath.Join(c.dir, "stock")}
 	server := c.add(&process{name: "stock-server", ready: serves(s.address, "WorkflowService"),
 		argv: []string{c.program("temporal"), "server", "start-dev", "--headless", "--port", port, "--log-level", "warn"}})
@@ -70,17 +70,6 @@ func TestStock(t *testing.T) {
 		}, patience, 100*time.Millisecond, "both maps are listed")
 	})
 	part("a lease", 2, func(t *testing.T) { lease(t, s) })
-}
-
-// freePort is for the one server that knows no address but 127.0.0.1.
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
 }
 
 // lease holds a slot of the pool long for calls that depend on each other.

@@ -192,8 +192,7 @@ func TestLong_ActionsOfAnIdleWorker(t *testing.T) {
 	require.Equal(t, billed, m.rest(), "nothing that is billed")
 }
 
-// When others notice that a worker is lost, and when a worker learns from heartbeats
-// alone that a map was cancelled.
+// When others notice that a worker is lost, for docs/benchmarks.md.
 func TestLong_ActionsAndWhatTheyDelay(t *testing.T) {
 	for _, c := range []struct {
 		contact string
@@ -216,24 +215,4 @@ func TestLong_ActionsAndWhatTheyDelay(t *testing.T) {
 			t.Logf("the item began again after %s", time.Since(killed).Round(100*time.Millisecond))
 		})
 	}
-	t.Run("cancelled", func(t *testing.T) {
-		h := newCareful(t, 1, 600)
-		h.write("worker.yaml", strings.ReplaceAll(h.file("worker.yaml"), "contact: 2s\n", ""))
-		deaf := frontend(t, h.address, func(ctx context.Context, req any, call *grpc.UnaryServerInfo, pass grpc.UnaryHandler) (any, error) {
-			if strings.HasSuffix(call.FullMethod, "/PollNexusTaskQueue") { // which brings a worker its commands
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return pass(ctx, req)
-		})
-		h.env = append(h.env, "TEMPORAL_ADDRESS="+deaf)
-		h.worker()
-		running := h.begin("map", "careful", "--range", "0:1", "--pool", "cpu", "--id", "deaf")
-		rig.Wait(t, func() bool { return strings.Count(h.file("calls"), "begin ") == 1 }, time.Minute, 5*time.Millisecond)
-		time.Sleep(time.Second)
-		h.run(0, "cancel", "deaf")
-		canceled := time.Now()
-		running.code()
-		t.Logf("the map ended %s after it was cancelled", time.Since(canceled).Round(100*time.Millisecond))
-	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
@@ -51,7 +52,7 @@ func codecServer(t *testing.T, dir string) func() *remote {
 	server := httptest.NewServer(codec.NewHandler(keys, codec.HandlerOptions{}))
 	t.Cleanup(server.Close)
 	return func() *remote {
-		r := &remote{closed: "127.0.0.1:" + freePort(t)}
+		r := &remote{closed: "127.0.0.1:" + programtest.FreePort(t)}
 		r.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, network, address)

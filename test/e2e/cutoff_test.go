@@ -25,6 +25,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 const cutoffPy = `
@@ -165,7 +166,7 @@ func (l *link) lose(directions ...string) {
 func (h *host) behind(beats int, contact time.Duration) (*link, *program) {
 	h.t.Helper()
 	h.write("cutoff.py", cutoffPy)
-	metrics := freePort(h.t)
+	metrics := programtest.FreePort(h.t)
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\ncontact: %s\nmetrics: \":%s\"\n"+
 		"tasks: {beat: {python: \"cutoff.py:beat\", env: {CALLS: %q, BEATS: \"%d\"}}}\n", h.path("store"), contact, metrics, h.path("calls"), beats))
 	l := newLink(h.t, h.address)

@@ -13,17 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // TestDev_ADay walks through the commands that a person uses beside `gpumux dev`.
 func TestDev_ADay(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	port, uiPort := freePort(t), freePort(t)
+	port, uiPort := programtest.FreePort(t), programtest.FreePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--slots", "8")
 	dev.ready()
 	require.Contains(t, dev.stderr.String(), "step:double")
-	rival := s.run(3, "dev", "--port", port, "--ui-port", freePort(t), "--data", s.path("other"))
+	rival := s.run(3, "dev", "--port", port, "--ui-port", programtest.FreePort(t), "--data", s.path("other"))
 	require.Contains(t, rival.stderr.String(), "give another port for the server")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port, "GPUMUX_UI=http://127.0.0.1:"+uiPort)
 
@@ -101,7 +102,7 @@ func TestDev_ADay(t *testing.T) {
 func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	port := freePort(t)
+	port := programtest.FreePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless", "--data", "data")
 	dev.ready()
 	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")

@@ -235,7 +235,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	})
 }
 
-// there reports whether a task has made a file.
+// made reports whether a task has made a file.
 func (s *site) made(name string) func() bool {
 	return func() bool {
 		_, err := os.Stat(filepath.Join(s.dir, name))
@@ -278,8 +278,7 @@ func TestDevices_AllSick(t *testing.T) {
 func TestDevices_DoctorTriesThem(t *testing.T) {
 	t.Parallel()
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}, {Sick: gputest.Sick{Init: 802}}}})
-	path, err := programtest.Binary()
-	require.NoError(t, err)
+	path := programtest.Binary(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "gpumux.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("store: file://"+dir+"\npools: [{name: gpu, devices: all}]\ntasks: {t: {command: [cat]}}\n"), 0o644))

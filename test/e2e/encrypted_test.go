@@ -27,6 +27,7 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
@@ -226,7 +227,7 @@ func (v *vault) read() {
 	}
 	v.refused()
 
-	server := v.begin("codec-server", "--keys", "keys", "--listen", "127.0.0.1:"+freePort(t))
+	server := v.begin("codec-server", "--keys", "keys", "--listen", "127.0.0.1:"+programtest.FreePort(t))
 	server.ready()
 	endpoint := regexp.MustCompile(`http://127\.0\.0\.1:\d+/[0-9a-f]{32}`).FindString(server.stderr.String())
 	remote := v.dial(client.Options{DataConverter: converter.NewRemoteDataConverter(converter.GetDefaultDataConverter(),

@@ -68,8 +68,7 @@ func (e *example) copy(folder string) {
 // link puts gpumux and Python where the commands look for them.
 func (e *example) link() {
 	e.t.Helper()
-	gpumux, err := programtest.Binary()
-	require.NoError(e.t, err)
+	gpumux := programtest.Binary(e.t)
 	require.NoError(e.t, os.MkdirAll(e.path("bin"), 0o755))
 	require.NoError(e.t, os.Symlink(gpumux, e.path("bin/gpumux")))
 	require.NoError(e.t, os.Symlink(venv(e.t), e.path(".venv")))
@@ -302,20 +301,20 @@ func (e *example) serve() {
 	})
 }
 
-// The demo at a twentieth of its size: it reports, and may be given again.
+// The demo at a fortieth of its size: it reports, and may be given again.
 func TestDemo_Reports(t *testing.T) {
 	t.Parallel()
 	e := &example{shell: newShell(t), name: "digits", repo: top(t)}
 	e.copy("examples/digits")
 	e.link()
-	items := strings.SplitAfterN(e.file("examples/digits/sweep.jsonl"), "\n", 7)
-	e.write("examples/digits/sweep.jsonl", strings.Join(items[:6], ""))
+	items := strings.SplitAfterN(e.file("examples/digits/sweep.jsonl"), "\n", 4)
+	e.write("examples/digits/sweep.jsonl", strings.Join(items[:3], ""))
 
 	for range 2 {
 		out, code := e.sh(e.dir, "examples/digits/demo.sh")
 		require.Zero(t, code)
-		require.Contains(t, out, "training 6 neural networks")
-		require.Regexp(t, `\n6 networks trained on \S.*, 0 failed\n`, out)
+		require.Contains(t, out, "training 3 neural networks")
+		require.Regexp(t, `\n3 networks trained on \S.*, 0 failed\n`, out)
 		require.Regexp(t, `\n\s+9\d\.\d\d%\s+0\.\d{4}\s+16 `, out, "the best five")
 		require.Contains(t, out, "\nresults  .demo/results.jsonl\n")
 	}

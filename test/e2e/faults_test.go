@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 const faultsPy = `
@@ -57,7 +58,7 @@ func newHost(t *testing.T) *host {
 func (h *host) server(flags ...string) *program {
 	h.t.Helper()
 	if h.namespace != "default" {
-		h.address, h.namespace = "127.0.0.1:"+freePort(h.t), "default"
+		h.address, h.namespace = "127.0.0.1:"+programtest.FreePort(h.t), "default"
 		h.env = append(h.env, "TEMPORAL_ADDRESS="+h.address, "TEMPORAL_NAMESPACE="+h.namespace)
 	}
 	_, port, _ := strings.Cut(h.address, ":")

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	port := freePort(t)
+	port := programtest.FreePort(t)
 	h.write("worker.yaml", h.file("worker.yaml")+fmt.Sprintf("metrics: \":%s\"\n", port))
 	server := h.server()
 	h.worker()

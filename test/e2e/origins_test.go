@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +32,7 @@ func slots(port string) func(*example) {
 	return func(e *example) {
 		file := "examples/" + e.name + "/gpumux.yaml"
 		if port != "" {
-			e.change(file, ":"+port, ":"+freePort(e.t))
+			e.change(file, ":"+port, ":"+programtest.FreePort(e.t))
 		}
 		e.work(file)
 	}

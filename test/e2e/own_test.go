@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/test/programtest"
 )
 
-// own says whether this process is the test's own, whose environment it may change beside
-// other tests. Where it is not, such a process has run the test when own returns.
+// ownProcess says whether this process is the test's own, whose environment it may change beside
+// other tests. Where it is not, such a process has run the test when it returns.
 func ownProcess(t *testing.T) bool {
 	t.Helper()
 	const name = "GPUMUX_TEST_OWN"
@@ -22,8 +22,7 @@ func ownProcess(t *testing.T) bool {
 		return true
 	}
 	t.Parallel()
-	program, err := programtest.Binary()
-	require.NoError(t, err)
+	program := programtest.Binary(t)
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=10m", fmt.Sprintf("-record=%t", *record))
 	test.Env = append(os.Environ(), name+"="+t.Name(), "GPUMUX_BINARY="+program)
 	output, err := test.CombinedOutput()

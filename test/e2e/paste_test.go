@@ -19,8 +19,7 @@ import (
 // paste runs a command line as a person would who copied it.
 func (s *shell) paste(line string) string {
 	s.t.Helper()
-	path, err := programtest.Binary()
-	require.NoError(s.t, err)
+	path := programtest.Binary(s.t)
 	bin := s.t.TempDir()
 	require.NoError(s.t, exec.Command("ln", "-s", path, filepath.Join(bin, "gpumux")).Run())
 	command := exec.Command("sh", "-c", line)
@@ -45,7 +44,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	s := newShell(t)
 	s.write("text.py", "def count(text):\n    return len(text.split())\n")
 	s.write("texts.jsonl", "\"a b\"\n\"c\"\n")
-	port := freePort(t)
+	port := programtest.FreePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless")
 	dev.ready()
 	tryIt := found(t, `try it: +(gpumux .*)`, dev.stderr.String())

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its
@@ -27,7 +28,7 @@ import (
 func TestPrivate_Dev(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	port, uiPort := freePort(t), freePort(t)
+	port, uiPort := programtest.FreePort(t), programtest.FreePort(t)
 	dev := s.begin("dev", "--private", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--data", "data", "--slots", "2")
 	dev.ready()
 

@@ -20,8 +20,7 @@ func pythonClient(t *testing.T) string {
 
 func TestPython_Client(t *testing.T) {
 	t.Parallel()
-	binary, err := programtest.Binary()
-	require.NoError(t, err)
+	binary := programtest.Binary(t)
 	dir := pythonClient(t)
 	modules, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))
 	require.NoError(t, err)

@@ -25,8 +25,7 @@ type rShell struct{ *shell }
 func newRShell(t *testing.T, standIns ...string) rShell {
 	t.Helper()
 	rig.WithoutR(t, "processx")
-	binary, err := programtest.Binary()
-	require.NoError(t, err)
+	binary := programtest.Binary(t)
 	s := rShell{newShell(t)}
 	require.NoError(t, os.Mkdir(s.path("library"), 0o755))
 	s.env = append(s.env, "GPUMUX_BINARY="+binary, "R_LIBS="+s.path("library"), "R_USER_CACHE_DIR="+s.path("cache"))

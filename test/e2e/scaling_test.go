@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -35,7 +36,7 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "step.py"), []byte(steadyPy), 0o644))
 	s.config.Temporal.Namespace = s.Namespace
 	large := s.config
-	port := freePort(t)
+	port := programtest.FreePort(t)
 	s.config = onCPU(cpuPool{Pool: "light", Slots: 1, TasksDir: s.dir, Dir: s.dir, Store: s.config.Store})
 	s.config.Temporal.Namespace, s.config.Metrics, s.config.Backlog = s.Namespace, config.Metrics{Address: "127.0.0.1:" + port}, []string{"cpu"}
 	s.work()

@@ -7,14 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,11 +76,10 @@ type program struct {
 // begin starts gpumux; it is killed with the test.
 func (s *shell) begin(args ...string) *program {
 	s.t.Helper()
-	path, err := s.program, error(nil)
+	path := s.program
 	if path == "" {
-		path, err = programtest.Binary()
+		path = programtest.Binary(s.t)
 	}
-	require.NoError(s.t, err)
 	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr, p.SysProcAttr = s.dir, s.env, &p.stdout, &p.stderr, s.attr
 	require.NoError(s.t, p.Start())
@@ -209,25 +206,6 @@ func children(t testing.TB, dir string) (commands []string) {
 		commands = append(commands, strings.ReplaceAll(string(command), "\x00", " "))
 	}
 	return commands
-}
-
-// ports counts what freePort has given.
-var ports atomic.Int32
-
-// freePort is below those that the system gives to whoever asks for any, and given once:
-// nobody takes it before it is used.
-func freePort(t testing.TB) string {
-	t.Helper()
-	const first, end = 16384, 32768
-	for range end - first {
-		port := strconv.Itoa(first + (61*os.Getpid()+int(ports.Add(1)))%(end-first))
-		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // failedLines are the failed items of a results file.

@@ -37,8 +37,7 @@ func (s *shell) onTerminal(args ...string) (p *exec.Cmd, shown *programtest.Scre
 	require.NoError(s.t, unix.IoctlSetWinsize(int(control.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}))
 	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(s.t, err)
-	path, err := programtest.Binary()
-	require.NoError(s.t, err)
+	path := programtest.Binary(s.t)
 	p, shown = exec.Command(path, args...), &programtest.Screen{}
 	p.Dir, p.Env, p.Stdin, p.Stdout, p.Stderr = s.dir, append(s.env, "TERM=xterm-256color"), screen, screen, screen
 	require.NoError(s.t, p.Start())

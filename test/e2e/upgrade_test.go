@@ -56,8 +56,7 @@ func releases(t *testing.T) (before, after release) {
 		require.NoError(t, err, "%s: %s", source, out)
 		return filepath.Join(into, filepath.Base(name))
 	}
-	now, err := programtest.Binary()
-	require.NoError(t, err)
+	now := programtest.Binary(t)
 	into := t.TempDir()
 	program := "cmd/gpumux-worker"
 	if _, err := os.Stat(filepath.Join(source, program)); err != nil {
@@ -96,7 +95,7 @@ func (u *upgrading) worker(r release, build string) *program {
 	return w
 }
 
-// with gives commands of a release.
+// using gives commands of a release.
 func (u *upgrading) using(r release) *shell {
 	s := *u.shell
 	s.program = r.gpumux

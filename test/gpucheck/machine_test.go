@@ -190,8 +190,7 @@ func (m *machine) seen() {
 // command runs gpumux to its end and checks its exit code.
 func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	m.t.Helper()
-	path, err := programtest.Binary()
-	require.NoError(m.t, err)
+	path := programtest.Binary(m.t)
 	ctx, cancel := context.WithTimeout(m.t.Context(), mapLimit())
 	defer cancel()
 	argv := slices.Concat(m.within, []string{path}, args)
@@ -203,7 +202,7 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	// time.
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, io.MultiWriter(&errs, os.Stderr)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(m.dir, "state"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"))
-	err = cmd.Run()
+	err := cmd.Run()
 	m.output = errs.String()
 	require.NoError(m.t, ctx.Err(), "gpumux %v took more than %s", args, mapLimit())
 	require.NotNil(m.t, cmd.ProcessState, "%v", err)

@@ -20,8 +20,7 @@ func TestLong_Rehearsal(t *testing.T) {
 	if rehearsed() {
 		rig.Because(t, rig.StandIn, "this is it")
 	}
-	path, err := programtest.Binary()
-	require.NoError(t, err)
+	path := programtest.Binary(t)
 	imitation, err := filepath.Abs("testdata/imitation")
 	require.NoError(t, err)
 	self, err := os.Executable()

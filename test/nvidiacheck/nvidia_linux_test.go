@@ -146,8 +146,7 @@ func TestNVIDIA_SharingByMPS(t *testing.T) {
 // run runs gpumux in an empty home and returns what it printed and its exit code.
 func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	binary, err := programtest.Binary()
-	require.NoError(t, err)
+	binary := programtest.Binary(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
@@ -156,7 +155,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_STATE_HOME="+cmd.Dir)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		require.NoError(t, err)

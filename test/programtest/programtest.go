@@ -1,4 +1,5 @@
-// Package programtest gives tests the all-in-one program, and a place for its output.
+// Package programtest gives tests the all-in-one program, a place for its output, and
+// ports.
 //
 // It owns the folder of the program, which it builds once for a test binary that asks. It
 // knows nothing of servers, so test binaries for other machines stay small. What it made
@@ -8,10 +9,13 @@ package programtest
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -19,7 +23,16 @@ import (
 var built string
 
 // Binary is the path of gpumux: that in GPUMUX_BINARY, or one built by the first call.
-var Binary = sync.OnceValues(func() (_ string, err error) {
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var binary = sync.OnceValues(func() (_ string, err error) {
 	os.Getenv("GPUMUX_TEST_SUM") // go test runs again where what it has read has changed
 	if path := os.Getenv("GPUMUX_BINARY"); path != "" {
 		return filepath.Abs(path)
@@ -35,6 +48,25 @@ var Binary = sync.OnceValues(func() (_ string, err error) {
 	}
 	return path, nil
 })
+
+// ports counts those that FreePort has returned.
+var ports atomic.Int32
+
+// FreePort is below those that the system gives to whoever asks for any, and returned
+// once: nobody takes it before it is used.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	const first, end = 16384, 32768
+	for range end - first {
+		port := strconv.Itoa(first + (61*os.Getpid()+int(ports.Add(1)))%(end-first))
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = listener.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
 
 // Main runs the tests of a TestMain, deletes the program and returns the exit code.
 func Main(m *testing.M) int {

@@ -78,7 +78,7 @@ const frontend = 7233
 func newCluster(t *testing.T, n *network) *cluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &cluster{network: n, dir: dir, binary: executable(t), server: n.hosts[0], store: n.hosts[1], client: n.hosts[2],
+	c := &cluster{network: n, dir: dir, binary: programtest.Binary(t), server: n.hosts[0], store: n.hosts[1], client: n.hosts[2],
 		workers: n.hosts[3:], objects: s3test.New(t), now: map[*host]*program{}, stored: map[int64]time.Duration{},
 		stopped: map[string]bool{}}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.py"), []byte(hostsPy), 0o644))

@@ -21,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/storetest"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 const millionPy = `
@@ -125,7 +126,7 @@ func count(spans []contract.Span) (n int64) {
 // A million items, and the whole command killed three times on the way.
 func TestMillion_SurvivesThreeKills(t *testing.T) {
 	dir := t.TempDir()
-	binary := executable(t)
+	binary := programtest.Binary(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "million.py"), []byte(millionPy), 0o644))
 
 	// What the command holds for a small map is the embedded server's.
