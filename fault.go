@@ -99,8 +99,8 @@ type Fault struct {
 	Wide bool `json:"-"`
 }
 
-// Of says which item failed, such as "item 7 = {…}", if the fault knows.
-func (f *Fault) Of() string {
+// Which says which item failed, such as "item 7 = {…}", if the fault knows.
+func (f *Fault) Which() string {
 	switch {
 	case f.Index == nil:
 		return ""

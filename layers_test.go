@@ -103,16 +103,16 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 		for line := range strings.Lines(string(out)) {
 			words := strings.Fields(line)
 			pkg := short(words[0])
-			var own []string
+			var ours []string
 			for _, word := range words[1:] {
 				if strings.HasPrefix(word, module) {
-					own = append(own, short(word))
+					ours = append(ours, short(word))
 				}
 			}
-			if _, known := may[pkg]; !known && (len(own) == 0 || strings.HasPrefix(pkg, "examples")) {
+			if _, known := may[pkg]; !known && (len(ours) == 0 || strings.HasPrefix(pkg, "examples")) {
 				continue // tests and examples
 			}
-			require.Subset(t, may[pkg], own, "%s", pkg)
+			require.Subset(t, may[pkg], ours, "%s", pkg)
 		}
 	}
 }

@@ -116,13 +116,13 @@ func newGenerator(t *testing.T) *generator {
 }
 
 // whole is the schema of a file.
-func (g *generator) whole(of reflect.Type) object {
-	g.input, g.defs = of == schemas["input"], nil
-	fields := g.structOf(of)
+func (g *generator) whole(typ reflect.Type) object {
+	g.input, g.defs = typ == schemas["input"], nil
+	fields := g.structOf(typ)
 	if g.input {
 		fields = append(fields, member{"oneOf", sources()})
 	}
-	all := append(object{{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", of.Name()}}, fields...)
+	all := append(object{{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", typ.Name()}}, fields...)
 	if g.defs != nil {
 		all = append(all, member{"$defs", g.defs})
 	}
@@ -130,8 +130,8 @@ func (g *generator) whole(of reflect.Type) object {
 }
 
 // of is the schema of a value in a field.
-func (g *generator) of(of reflect.Type) object {
-	switch of {
+func (g *generator) schema(typ reflect.Type) object {
+	switch typ {
 	case reflect.TypeFor[json.RawMessage]():
 		return nil
 	case reflect.TypeFor[time.Time]():
@@ -149,17 +149,17 @@ func (g *generator) of(of reflect.Type) object {
 	case reflect.TypeFor[Tolerance]():
 		return object{{"type", []string{"integer", "string"}}, {"minimum", 0}, {"pattern", `^(\d+|\d+(\.\d+)?%)?$`}}
 	case reflect.TypeFor[Peaks]():
-		return g.ref(of, reflect.TypeFor[peaksJSON]())
+		return g.ref(typ, reflect.TypeFor[peaksJSON]())
 	}
-	switch of.Kind() {
+	switch typ.Kind() {
 	case reflect.Pointer:
-		return g.of(of.Elem())
+		return g.schema(typ.Elem())
 	case reflect.Struct:
-		return g.ref(of, of)
+		return g.ref(typ, typ)
 	case reflect.Slice:
-		return object{{"type", "array"}, {"items", g.of(of.Elem())}}
+		return object{{"type", "array"}, {"items", g.schema(typ.Elem())}}
 	case reflect.Map:
-		return object{{"type", "object"}, {"propertyNames", g.of(of.Key())}, {"additionalProperties", g.of(of.Elem())}}
+		return object{{"type", "object"}, {"propertyNames", g.schema(typ.Key())}, {"additionalProperties", g.schema(typ.Elem())}}
 	case reflect.Bool:
 		return object{{"type", "boolean"}}
 	case reflect.Int, reflect.Int64:
@@ -167,12 +167,12 @@ func (g *generator) of(of reflect.Type) object {
 	case reflect.Float64:
 		return object{{"type", "number"}}
 	case reflect.String:
-		if of.PkgPath() != "" {
-			return object{{"enum", g.constants(of.Name())}}
+		if typ.PkgPath() != "" {
+			return object{{"enum", g.constants(typ.Name())}}
 		}
 		return object{{"type", "string"}}
 	}
-	require.Fail(g.t, "no schema", "%s", of)
+	require.Fail(g.t, "no schema", "%s", typ)
 	return nil
 }
 
@@ -187,18 +187,18 @@ func (g *generator) ref(named, fields reflect.Type) object {
 }
 
 // structOf is the schema of a struct's JSON.
-func (g *generator) structOf(of reflect.Type) object {
-	described, names := g.fields(of)
+func (g *generator) structOf(typ reflect.Type) object {
+	described, names := g.fields(typ)
 	var properties object
 	required := []string{}
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for i := range typ.NumField() {
+		field := typ.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
-		value := g.of(field.Type)
-		if g.input && of == schemas["input"] {
+		value := g.schema(field.Type)
+		if g.input && typ == schemas["input"] {
 			value = append(value, limits[name]...)
 		}
 		if optional := strings.HasPrefix(options, "omit") || g.input && name != "task"; !optional {
@@ -244,9 +244,9 @@ func nullable(value object) object {
 }
 
 // constants are the values of the constants of a type.
-func (g *generator) constants(of string) (values []any) {
+func (g *generator) constants(typ string) (values []any) {
 	for _, t := range g.docs.Types {
-		if t.Name != of {
+		if t.Name != typ {
 			continue
 		}
 		for _, group := range t.Consts {
@@ -259,16 +259,16 @@ func (g *generator) constants(of string) (values []any) {
 			}
 		}
 	}
-	require.NotEmpty(g.t, values, "constants of %s", of)
+	require.NotEmpty(g.t, values, "constants of %s", typ)
 	return values
 }
 
 // fields are the comments of a struct's fields, and what JSON calls the fields. A field
 // without a comment may be one that the comment before it speaks of.
-func (g *generator) fields(of reflect.Type) (described, names map[string]string) {
+func (g *generator) fields(typ reflect.Type) (described, names map[string]string) {
 	described, names = map[string]string{}, map[string]string{}
 	for _, t := range g.docs.Types {
-		if t.Name != of.Name() {
+		if t.Name != typ.Name() {
 			continue
 		}
 		before := ""
@@ -312,8 +312,8 @@ func (g *generator) words(text string, names map[string]string) string {
 func generated(t *testing.T) map[string]string {
 	t.Helper()
 	g, files := newGenerator(t), map[string]string{}
-	for name, of := range schemas {
-		text, err := json.Marshal(g.whole(of))
+	for name, typ := range schemas {
+		text, err := json.Marshal(g.whole(typ))
 		require.NoError(t, err)
 		var lines bytes.Buffer
 		require.NoError(t, json.Indent(&lines, text, "", "  "))
@@ -431,12 +431,12 @@ func fill(value reflect.Value) {
 // What Go writes is what the schemas of answers say, with every field and with none.
 func TestSchema_TakesWhatGoWrites(t *testing.T) {
 	var checks []check
-	for name, of := range schemas {
+	for name, typ := range schemas {
 		if name == "input" {
 			continue
 		}
 		for _, fills := range []bool{true, false} {
-			value := reflect.New(of)
+			value := reflect.New(typ)
 			if fills {
 				fill(value.Elem())
 			} else if kind := value.Elem().FieldByName("Kind"); kind.IsValid() {

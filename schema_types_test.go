@@ -42,13 +42,13 @@ from typing_extensions import Required, TypedDict
 }
 
 // of is the type of a value.
-func (l language) of(t *testing.T, schema object) string {
+func (l language) typeName(t *testing.T, schema object) string {
 	t.Helper()
 	if ref, is := schema.get("$ref").(string); is {
 		return ref[strings.LastIndex(ref, "/")+1:]
 	}
 	if either, is := schema.get("anyOf").([]object); is {
-		return l.of(t, either[0]) + " | " + l.null
+		return l.typeName(t, either[0]) + " | " + l.null
 	}
 	if values, is := schema.get("enum").([]any); is {
 		var literals []string
@@ -63,24 +63,24 @@ func (l language) of(t *testing.T, schema object) string {
 		return l.literals(literals) + null
 	}
 	var types []string
-	switch of := schema.get("type").(type) {
+	switch known := schema.get("type").(type) {
 	case nil:
 		return l.any
 	case string:
-		types = []string{of}
+		types = []string{known}
 	case []string:
-		types = of
+		types = known
 	}
 	names := map[string]string{"null": l.null, "string": l.text, "integer": l.whole, "number": l.real, "boolean": l.yes}
-	for i, of := range types {
-		switch of {
+	for i, name := range types {
+		switch name {
 		case "array":
-			types[i] = fmt.Sprintf(l.list, l.of(t, schema.get("items").(object)))
+			types[i] = fmt.Sprintf(l.list, l.typeName(t, schema.get("items").(object)))
 		case "object":
-			types[i] = fmt.Sprintf(l.record, l.of(t, schema.get("additionalProperties").(object)))
+			types[i] = fmt.Sprintf(l.record, l.typeName(t, schema.get("additionalProperties").(object)))
 		default:
-			require.Contains(t, names, of)
-			types[i] = names[of]
+			require.Contains(t, names, name)
+			types[i] = names[name]
 		}
 	}
 	return strings.Join(types, " | ")
@@ -108,7 +108,7 @@ func (l language) write(t *testing.T) string {
 			if described, is := value.get("description").(string); is && l.described != "" {
 				fmt.Fprintf(&text, l.described, described)
 			}
-			fmt.Fprintf(&text, form, m.name, l.of(t, value))
+			fmt.Fprintf(&text, form, m.name, l.typeName(t, value))
 		}
 		text.WriteString(l.ends)
 	}

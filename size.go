@@ -103,9 +103,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // items such as "2.5%". In JSON it is a string or a number. Empty: any number.
 type Tolerance string
 
-// Of returns how many of so many items may fail; -1: any number, or the text is no
+// Count returns how many of so many items may fail; -1: any number, or the text is no
 // tolerance. A share is rounded down.
-func (t Tolerance) Of(items int64) int64 {
+func (t Tolerance) Count(items int64) int64 {
 	count, share, err := t.parse()
 	switch {
 	case t == "" || err != nil:

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTolerance_Of(t *testing.T) {
+func TestTolerance_Count(t *testing.T) {
 	for text, want := range map[Tolerance]int64{"": -1, "0": 0, "10": 10, "5%": 10, "0%": 0, "2.5%": 5, "0.4%": 0, "100%": 201} {
-		require.Equal(t, want, text.Of(201), text)
+		require.Equal(t, want, text.Count(201), text)
 	}
-	require.EqualValues(t, 57, Tolerance("0.57%").Of(10_000))
+	require.EqualValues(t, 57, Tolerance("0.57%").Count(10_000))
 }
 
 func TestTolerance_InAnInput(t *testing.T) {

@@ -130,9 +130,8 @@ func (in MapInput) Validate() error {
 // validateItems checks where the items come from.
 func (in MapInput) validateItems(bad *InputError) {
 	sources := 0
-	for _, given := range []bool{in.Items != nil, in.Source != "",
-		in.Range != nil} {
-		if given {
+	for _, present := range []bool{in.Items != nil, in.Source != "", in.Range != nil} {
+		if present {
 			sources++
 		}
 	}
@@ -178,18 +177,18 @@ func (in MapInput) validateFailures(bad *InputError) {
 
 // limit checks a time that bounds something. A number of Go without a unit counts
 // nanoseconds, which bound nothing here.
-func (e *InputError) limit(field string, d, most Duration) {
-	if d < 0 || d > most {
-		e.Add(field, "%s is outside 0 (not given) to %s", d, most)
+func (e *InputError) limit(field string, d, limit Duration) {
+	if d < 0 || d > limit {
+		e.Add(field, "%s is outside 0 (not given) to %s", d, limit)
 	} else if 0 < d && d < Duration(time.Millisecond) {
 		e.Add(field, "%s is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go, as 30 or \"30s\" in JSON", d)
 	}
 }
 
 // longest checks the length of a name, a key or a URL.
-func (e *InputError) longest(field, text string, most int) {
-	if n := len(text); n > most {
-		e.Add(field, "has %d bytes, more than %d", n, most)
+func (e *InputError) longest(field, text string, limit int) {
+	if n := len(text); n > limit {
+		e.Add(field, "has %d bytes, more than %d", n, limit)
 	}
 }
 

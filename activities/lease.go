@@ -281,7 +281,7 @@ func (h *holding) move(ctx context.Context, in contract.SlotCall) (gpumux.Result
 
 // put copies a file into the store.
 func (h *holding) put(ctx context.Context, key string, file *os.File) error {
-	to, err := h.Store.Objects.CreateAs(ctx, key, objects.Creation{Own: true})
+	to, err := h.Store.Objects.CreateAs(ctx, key, objects.Creation{Reserved: true})
 	if err != nil {
 		return err
 	}

@@ -110,15 +110,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(Encoding), []byte("a"), p.Data)
 	f.Add([]byte("json/plain"), []byte(nil), []byte("1"))
 	f.Fuzz(func(t *testing.T, encoding, id, data []byte) {
-		given := &common.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: encoding, MetadataKeyID: id}, Data: data}
-		back, err := k.Decode([]*common.Payload{given})
+		sent := &common.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: encoding, MetadataKeyID: id}, Data: data}
+		back, err := k.Decode([]*common.Payload{sent})
 		switch {
 		case err != nil:
 			require.Equal(t, Encoding, string(encoding))
 		case string(encoding) == Encoding && string(id) == "a":
-			require.True(t, proto.Equal(given, p))
+			require.True(t, proto.Equal(sent, p))
 		default:
-			require.True(t, proto.Equal(given, back[0]))
+			require.True(t, proto.Equal(sent, back[0]))
 		}
 	})
 }

@@ -248,15 +248,15 @@ func (e *EndedError) Error() string {
 	if e.resumes {
 		goOn = "; " + resume
 	}
-	switch of := e.Fault.Of(); {
+	switch item := e.Fault.Which(); {
 	case e.Status == StatusCanceled:
 		return "map " + e.ID + " was cancelled" + goOn
 	case e.Status == StatusTerminated:
 		return "map " + e.ID + " was terminated" + goOn
 	case e.Fault.Kind == "":
 		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
-	case of != "":
-		return fmt.Sprintf("map %s failed at %s: %s", e.ID, of, e.Fault.Error())
+	case item != "":
+		return fmt.Sprintf("map %s failed at %s: %s", e.ID, item, e.Fault.Error())
 	}
 	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
 }

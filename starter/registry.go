@@ -128,14 +128,14 @@ func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
 }
 
 // input is the input of a map's first run.
-func (r registry) input(ctx context.Context, of *run) (gpumux.MapInput, error) {
+func (r registry) input(ctx context.Context, run *run) (gpumux.MapInput, error) {
 	var in gpumux.MapInput
-	began, err := r.began(ctx, of.ID, of.FirstRunID)
+	began, err := r.began(ctx, run.ID, run.FirstRunID)
 	if err != nil {
 		return in, fmt.Errorf("%w; when the server no longer keeps its first run, start the map anew", err)
 	}
 	if err := r.data.FromPayloads(began.GetInput(), &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", of.ID, fleet.WithKeysHint(err))
+		return in, fmt.Errorf("read the input of map %s: %w", run.ID, fleet.WithKeysHint(err))
 	}
 	return in, nil
 }
@@ -153,8 +153,8 @@ func (r registry) began(ctx context.Context, id, runID string) (*historypb.Workf
 	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes(), nil
 }
 
-func (r registry) firstPending(ctx context.Context, of *run) (first []Pending) {
-	for p := range r.pending(ctx, of) {
+func (r registry) firstPending(ctx context.Context, run *run) (first []Pending) {
+	for p := range r.pending(ctx, run) {
 		if first = append(first, p); len(first) == MaxPending {
 			break
 		}
@@ -163,9 +163,9 @@ func (r registry) firstPending(ctx context.Context, of *run) (first []Pending) {
 }
 
 // pending yields what a run has in flight, and its segments after that.
-func (r registry) pending(ctx context.Context, of *run) iter.Seq[Pending] {
+func (r registry) pending(ctx context.Context, run *run) iter.Seq[Pending] {
 	return func(yield func(Pending) bool) {
-		activities := of.Pending
+		activities := run.Pending
 		for i := 0; ; i++ {
 			for _, a := range activities {
 				watches := a.GetActivityType().GetName() == contract.WatchPool
@@ -173,11 +173,11 @@ func (r registry) pending(ctx context.Context, of *run) iter.Seq[Pending] {
 					return
 				}
 			}
-			if i == min(len(of.Children), MaxPending) {
+			if i == min(len(run.Children), MaxPending) {
 				return
 			}
 			// A segment that has just ended has nothing in flight.
-			segment, _ := r.fleet.Client.DescribeWorkflowExecution(ctx, of.Children[i].GetWorkflowId(), "")
+			segment, _ := r.fleet.Client.DescribeWorkflowExecution(ctx, run.Children[i].GetWorkflowId(), "")
 			activities = segment.GetPendingActivities()
 		}
 	}
@@ -204,11 +204,11 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 		}
 		p.Fault = &fault
 	}
-	var told struct {
+	var beat struct {
 		Waiting string `json:"waiting"`
 	}
-	if data.FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
-		p.Waiting = told.Waiting
+	if data.FromPayloads(a.GetHeartbeatDetails(), &beat) == nil {
+		p.Waiting = beat.Waiting
 	}
 	return p
 }
@@ -236,8 +236,8 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
 }
 
-// own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
-func (r registry) own(ctx context.Context, id, fingerprint string) (*run, error) {
+// latest is the newest run under an ID, or nil; one of other items is an *OtherMapError.
+func (r registry) latest(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := r.describe(ctx, id)
 	if last != nil && last.Unread != nil {
 		return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)

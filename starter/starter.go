@@ -118,7 +118,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	}
 	placed, storeURL := false, ""
 	for range 8 { // each round but the last lost a race against another caller
-		last, err := s.registry().own(ctx, id, fingerprint)
+		last, err := s.registry().latest(ctx, id, fingerprint)
 		if err != nil {
 			return nil, err
 		}
@@ -218,10 +218,10 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 // retry finds the map by its ID, else the newest of the same fingerprint.
 func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Handle, error) {
 	maps := s.registry()
-	last, err := maps.own(ctx, id, fingerprint)
+	last, err := maps.latest(ctx, id, fingerprint)
 	if err == nil && last == nil && m.ID == "" {
 		if id, err = maps.newest(ctx, fingerprint); err == nil && id != "" {
-			last, err = maps.own(ctx, id, fingerprint)
+			last, err = maps.latest(ctx, id, fingerprint)
 		}
 	}
 	switch {

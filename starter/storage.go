@@ -198,12 +198,12 @@ const (
 )
 
 // copyResults copies succeeded results beside output and returns the store's URL.
-func (s *Starter) copyResults(ctx context.Context, of *Handle, output string) (string, error) {
+func (s *Starter) copyResults(ctx context.Context, last *Handle, output string) (string, error) {
 	st, err := s.openStore(ctx)
 	if err != nil {
 		return "", fmt.Errorf("its results pass through the workers' store: %w", err)
 	}
-	from, err := st.Folder(contract.PartsOf(of.Output))
+	from, err := st.Folder(contract.PartsOf(last.Output))
 	if err != nil {
 		return "", err
 	}
@@ -212,7 +212,7 @@ func (s *Starter) copyResults(ctx context.Context, of *Handle, output string) (s
 		return "", err
 	}
 	kept, n, size := to.Append(), 0, 0
-	for result, err := range of.Results(ctx, ReadOptions{Arrays: true}) {
+	for result, err := range last.Results(ctx, ReadOptions{Arrays: true}) {
 		if err != nil {
 			return "", err
 		}

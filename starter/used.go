@@ -96,7 +96,7 @@ func addRun(ctx context.Context, maps registry, u *used, r *run) error {
 
 // addInput notes the objects that the input of a map or a schedule names. One that cannot
 // be read, as of a later release or under another key, may name any.
-func addInput(data converter.DataConverter, u *used, of string, input *commonpb.Payloads, runs bool) error {
+func addInput(data converter.DataConverter, u *used, owner string, input *commonpb.Payloads, runs bool) error {
 	var in gpumux.MapInput
 	var continued struct {
 		Input *gpumux.MapInput `json:"input"`
@@ -112,7 +112,7 @@ func addInput(data converter.DataConverter, u *used, of string, input *commonpb.
 		err = in.Validate()
 	}
 	if err != nil {
-		wrong := fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
+		wrong := fmt.Errorf("read the input of %s: %w", owner, fleet.WithKeysHint(err))
 		if fleet.Sealed(err) && runs || text == nil && !contract.Unfit(err) { // a codec that failed may yet read it
 			return wrong
 		}

@@ -20,8 +20,8 @@ func TestMapping_ProgressIsOfTheSegmentsToo(t *testing.T) {
 		}
 		return all
 	}
-	own := map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}
-	m.engine.tally.add(contract.ChunkResult{Failed: 2, Faults: own, Recent: failed(1, 2)})
+	faults := map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}
+	m.engine.tally.add(contract.ChunkResult{Failed: 2, Faults: faults, Recent: failed(1, 2)})
 	m.segments.open = map[string]*segmentRun{
 		"m.segment-1": {last: segmentStatus{Failed: 3, Waiting: 4, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 1, gpumux.FaultCrash: 2}, Recent: failed(10, 11, 12)}},
 		"m.segment-2": {last: segmentStatus{Failed: 1, Waiting: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, Recent: failed(20)}},

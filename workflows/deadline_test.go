@@ -53,7 +53,7 @@ func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
 		w := &worker{stored: map[int64]bool{0: true}}
 		w.register(env)
 		began := env.Now()
-		in := given{
+		in := handoff{
 			Input: gpumux.MapInput{
 				Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", MapTimeout: gpumux.Duration(3 * time.Hour),
 			},

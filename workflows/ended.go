@@ -20,15 +20,15 @@ func (e *engine) ended(err error, done int64) error {
 	if done == 0 || fault == nil || !errors.As(err, &app) {
 		return err
 	}
-	of := kept(e.asked)
+	note := kept(e.asked)
 	if e.parts == "" {
-		of = inHistory
+		note = inHistory
 	}
 	if fault.Hint != "" {
 		fault.Hint += "; "
 	}
-	fault.Hint += of
-	return faultError(app.Message()+"; "+of, fault)
+	fault.Hint += note
+	return faultError(app.Message()+"; "+note, fault)
 }
 
 // kept says what becomes of finished items of gpumux.Map; asked, if its caller named the

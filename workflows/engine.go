@@ -83,7 +83,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 // begin takes items 0 to total-1 as the work.
 func (e *engine) begin(total int64) {
 	e.total = total
-	e.tally.allow(e.in.MaxFailures.Of(total))
+	e.tally.allow(e.in.MaxFailures.Count(total))
 	e.todo.Add(contract.Piece{Work: contract.Whole(total)})
 }
 

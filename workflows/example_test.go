@@ -96,11 +96,11 @@ func ExampleFaultOf() {
 	env := suite.NewTestWorkflowEnvironment()
 	workflowstest.Handle(workflowstest.New(env), "embed", func(string) ([]float64, error) { return nil, nil })
 	env.ExecuteWorkflow(embed, []string{"a text"})
-	var said string
-	if err := env.GetWorkflowResult(&said); err != nil {
+	var greeting string
+	if err := env.GetWorkflowResult(&greeting); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(said)
+	fmt.Println(greeting)
 	// Output:
 	// trying again cannot help: no stand-in for task "embedd"; there are embed
 }
@@ -123,11 +123,11 @@ func ExampleMapSource() {
 		return gpumux.Summary{Items: in.Range.Len(), Succeeded: in.Range.Len(), Output: in.Output}, nil
 	})
 	env.ExecuteWorkflow(nightly)
-	var said string
-	if err := env.GetWorkflowResult(&said); err != nil {
+	var greeting string
+	if err := env.GetWorkflowResult(&greeting); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(said)
+	fmt.Println(greeting)
 	// Output:
 	// 100000 of 100000, in nightly.jsonl
 }
@@ -153,11 +153,11 @@ func ExampleMapAsync() {
 	env := suite.NewTestWorkflowEnvironment()
 	workflowstest.Handle(workflowstest.New(env), "text:length", func(text string) (int, error) { return len(text), nil })
 	env.ExecuteWorkflow(longest, []string{"one", "three"})
-	var said string
-	if err := env.GetWorkflowResult(&said); err != nil {
+	var greeting string
+	if err := env.GetWorkflowResult(&greeting); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(said)
+	fmt.Println(greeting)
 	// Output:
 	// 2 of 2, up to 5
 }
@@ -196,11 +196,11 @@ func ExampleMapSourceAsync() {
 	workflowstest.Handle(tasks, "square", func(n int) (int, error) { return n * n, nil })
 	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
 	env.ExecuteWorkflow(pipeline)
-	var said string
-	if err := env.GetWorkflowResult(&said); err != nil {
+	var greeting string
+	if err := env.GetWorkflowResult(&greeting); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(said)
+	fmt.Println(greeting)
 	// Output:
 	// squares 34, parsed again 1
 }

@@ -84,7 +84,7 @@ func TestRegistered_TheNextRunKnowsHowManyMayFail(t *testing.T) {
 		MaxFailures: "5"})
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
-	var in given
+	var in handoff
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.EqualValues(t, 3, *in.Carry.MayFail)
 }

@@ -99,7 +99,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		}
 		return nil
 	}
-	reducing := reducing{of: e}
+	reducing := reducing{engine: e}
 	done := func() int64 { return e.tally.counts.Succeeded + e.tally.counts.Failed }
 	err = e.within(ctx, started, done, func(ctx workflow.Context) error {
 		if err := reducing.check(ctx); err != nil {

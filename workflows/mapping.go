@@ -115,7 +115,7 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	m.engine.claim, m.engine.todo, m.engine.tally.counts = found.Claim, nil, contract.Counts{}
 	m.engine.tally.counts.Add(found.Succeeded, found.Failed, found.Faults)
 	if m.rounds == 0 {
-		m.engine.tally.allow(m.in.MaxFailures.Of(m.engine.total))
+		m.engine.tally.allow(m.in.MaxFailures.Count(m.engine.total))
 	}
 	m.engine.requeue(ctx, contract.Piece{Work: found.Rest})
 	return nil

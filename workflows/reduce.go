@@ -14,18 +14,18 @@ import (
 
 // reducing makes one value of the results of a map.
 type reducing struct {
-	of *engine
+	engine *engine
 	// edition is the edition of the reduce task.
 	edition string
 }
 
 // check returns an error before any item runs if no worker knows the reduce.
 func (r *reducing) check(ctx workflow.Context) error {
-	if r.of.in.Reduce == "" {
+	if r.engine.in.Reduce == "" {
 		return nil
 	}
-	found, err := askEdition(ctx, r.of, r.of.in.Reduce)
-	if r.edition = found.Edition; r.of.in.Edition == gpumux.AnyEdition {
+	found, err := askEdition(ctx, r.engine, r.engine.in.Reduce)
+	if r.edition = found.Edition; r.engine.in.Edition == gpumux.AnyEdition {
 		r.edition = gpumux.AnyEdition
 	}
 	return err
@@ -55,14 +55,14 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 // reduce: the items are done in any case.
 func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 	in := contract.ReduceInput{
-		Map: r.of.id, Reduce: r.of.in.Reduce, Edition: r.edition, Timeout: r.of.in.Timeout, Attempts: r.of.in.Attempts,
-		Arg: r.of.in.Arg, ArgFile: r.of.in.ArgFile, Output: summary.Output,
+		Map: r.engine.id, Reduce: r.engine.in.Reduce, Edition: r.edition, Timeout: r.engine.in.Timeout, Attempts: r.engine.in.Attempts,
+		Arg: r.engine.in.Arg, ArgFile: r.engine.in.ArgFile, Output: summary.Output,
 	}
 	if in.Output == "" {
 		in.Results = summary.Results
 	}
-	if r.of.parts != "" {
-		in.Key = contract.ReducedOf(r.of.parts)
+	if r.engine.parts != "" {
+		in.Key = contract.ReducedOf(r.engine.parts)
 	}
 	out, err := r.execute(ctx, in)
 	if fault := contract.FaultTold(err); fault != nil && ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (r *reducing) runInline(ctx workflow.Context, summary *gpumux.Summary, valu
 // execute runs the activity, which climbs the ladder when a value needs more memory than
 // a rung has.
 func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
-	e := r.of
+	e := r.engine
 	options := workflow.GetActivityOptions(housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total)))
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(e.contact)
 	options.Priority = fairly(ctx, e.in, e.id)

@@ -43,16 +43,16 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 		return gpumux.Summary{}, invalid(err)
 	}
 	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing}
-	m.segments.of = m
+	m.segments.owner = m
 	if carry != nil {
 		m.started = carry.Started
 	}
 	info := workflow.GetInfo(ctx)
-	own := contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
-	m.in.Output = cmp.Or(m.in.Output, own)
+	usual := contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
+	m.in.Output = cmp.Or(m.in.Output, usual)
 	m.engine = newEngine(info.WorkflowExecution.ID, m.in, max(0, in.Len()))
-	m.engine.asked = m.in.Output != own // also in a later run of the map
-	m.engine.onChange, m.reducing.of = m.show, m.engine
+	m.engine.asked = m.in.Output != usual // also in a later run of the map
+	m.engine.onChange, m.reducing.engine = m.show, m.engine
 	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err
 	}

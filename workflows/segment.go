@@ -57,7 +57,7 @@ type segmentStatus struct {
 
 // segments are child workflows that take the work beyond the limit of a map's history.
 type segments struct {
-	of *mapping
+	owner *mapping
 	// count is how many were started, open are those under way.
 	count int
 	open  map[string]*segmentRun
@@ -78,25 +78,25 @@ type segmentRun struct {
 // and the rest in segments. If it returns with pieces left, the map should continue as a
 // new run; nothing is in flight then.
 func (s *segments) work(ctx workflow.Context, resumed bool) error {
-	e := s.of.engine
+	e := s.owner.engine
 	s.open, s.failed = map[string]*segmentRun{}, nil
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	own, began := false, e.tally.chunks
+	busy, began := false, e.tally.chunks
 	if !resumed {
-		own = true
+		busy = true
 		e.drain = func() bool { return e.items == nil && e.tally.chunks-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
 			err := e.run(ctx)
 			s.failed = cmp.Or(s.failed, err) // a segment may have failed first, and ended this one
-			own, s.changed = false, true
+			busy, s.changed = false, true
 		})
 	}
 	workflow.Go(work, s.listen)
 	for ctx.Err() == nil && s.failed == nil {
-		if e.tally.tooMany(s.of.failed()) {
-			recent := s.of.progress(workflow.Now(ctx)).Recent
-			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed(), recent, "`gpumux show` groups them by cause")
+		if e.tally.tooMany(s.owner.failed()) {
+			recent := s.owner.progress(workflow.Now(ctx)).Recent
+			s.failed = e.tally.tooManyError(e.in, e.total, s.owner.failed(), recent, "`gpumux show` groups them by cause")
 			break
 		}
 		info := workflow.GetInfo(ctx)
@@ -105,7 +105,7 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 		for spread && !long && !e.paused && len(s.open) < e.sizer.Abreast() && len(e.todo) > 0 {
 			s.start(work)
 		}
-		if !own && len(s.open) == 0 && (len(e.todo) == 0 || long) {
+		if !busy && len(s.open) == 0 && (len(e.todo) == 0 || long) {
 			return nil
 		}
 		s.changed = false
@@ -114,7 +114,7 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 		}
 	}
 	cancel()
-	if err := settled(ctx, func() bool { return !own && len(s.open) == 0 }); err != nil {
+	if err := settled(ctx, func() bool { return !busy && len(s.open) == 0 }); err != nil {
 		return err
 	}
 	if s.failed != nil {
@@ -125,13 +125,13 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 
 // start starts the next segment and books its result.
 func (s *segments) start(ctx workflow.Context) {
-	e := s.of.engine
+	e := s.owner.engine
 	abreast := e.sizer.Abreast()
 	pieces := e.todo.Cut(s.nextItems(abreast))
 	s.count++
 	id := fmt.Sprintf("%s.segment-%d", e.id, s.count)
 	carry := e.carry()
-	carry.Todo, carry.Started, carry.MayFail = pieces, s.of.started, e.tally.mayFail(s.of.failed())
+	carry.Todo, carry.Started, carry.MayFail = pieces, s.owner.started, e.tally.mayFail(s.owner.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak, carry.Recent = 0, 0, nil, 0, 0, nil, nil
 	if abreast > minAbreast {
 		carry.Abreast = abreast
@@ -143,11 +143,11 @@ func (s *segments) start(ctx workflow.Context) {
 		// A map that was reset finds the segments of the run before still at work; their items
 		// are run again.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING, //nolint:staticcheck // a child's options lack its successor
-		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.of.in.Task, pieces[0].Describe())),
+		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.owner.in.Task, pieces[0].Describe())),
 	}
-	r := &segmentRun{last: segmentStatus{Left: newLadder(s.of.in, nil).left(pieces)}}
+	r := &segmentRun{last: segmentStatus{Left: newLadder(s.owner.in, nil).left(pieces)}}
 	s.open[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.of.in), Carry: carry})
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.owner.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := contract.Get(ctx, r.future, &done)
@@ -160,14 +160,14 @@ func (s *segments) start(ctx workflow.Context) {
 			return
 		}
 		e.absorb(ctx, done)
-		s.of.show(ctx)
+		s.owner.show(ctx)
 	})
 }
 
 // nextItems is how many items the next segment gets: as many as its chunks are likely to
 // hold, and while others could run beside it at most its share of what is left.
 func (s *segments) nextItems(abreast int) int64 {
-	e := s.of.engine
+	e := s.owner.engine
 	left := e.todo.Items()
 	want := min(segmentChunks*e.sizer.Size(contract.Piece{Work: e.todo[0].Work}, left), left)
 	if beside := int64(abreast - len(s.open)); beside > 1 {
@@ -196,8 +196,8 @@ func (s *segments) listen(ctx workflow.Context) {
 		channel.Receive(ctx, &status)
 		if r, ok := s.open[status.ID]; ok {
 			r.last = status
-			s.changed = s.changed || s.of.engine.tally.tooMany(s.of.failed())
-			s.of.show(ctx)
+			s.changed = s.changed || s.owner.engine.tally.tooMany(s.owner.failed())
+			s.owner.show(ctx)
 		}
 	}
 }
@@ -236,13 +236,13 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	e.sizer.Share = max(minAbreast, carry.Abreast)
 	pause := tellEvery * time.Duration(e.sizer.Share) / minAbreast
 	e.drain = func() bool { return e.tally.chunks >= segmentChunks }
-	told := workflow.Now(ctx)
+	shown := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
-		if now.Sub(told) < max(pause, now.Sub(carry.Started)/tellShare) {
+		if now.Sub(shown) < max(pause, now.Sub(carry.Started)/tellShare) {
 			return
 		}
-		told = now
+		shown = now
 		s := segmentStatus{
 			ID: info.WorkflowExecution.ID, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Chunks: e.tally.chunks, InFlight: e.inFlight,
 			Waiting: e.todo.Waiting(now), Faults: e.tally.counts.Faults, Recent: e.tally.recent, PassedOver: e.ladder.passedOver(false), Left: e.ladder.left(e.todo),

@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// given is the input of a segment or of a map's next run.
-type given struct {
+// handoff is the input of a segment or of a map's next run.
+type handoff struct {
 	Input gpumux.MapInput
 	Carry contract.Carry
 }
@@ -44,20 +44,20 @@ func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	// be under way.
 	w := &worker{items: 4000, slots: 300}
 	w.register(env)
-	running, most := 0, 0
+	running, highest := 0, 0
 	env.SetOnChildWorkflowStartedListener(func(_ *workflow.Info, _ workflow.Context, args converter.EncodedValues) {
-		var in given
+		var in handoff
 		require.NoError(t, args.Get(&in))
 		require.Equal(t, 3, in.Carry.Abreast)
 		running++
-		most = max(most, running)
+		highest = max(highest, running)
 	})
 	env.SetOnChildWorkflowCompletedListener(func(*workflow.Info, converter.EncodedValue, error) { running-- })
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 	var s gpumux.Summary
 	require.NoError(t, env.GetWorkflowResult(&s))
 	require.EqualValues(t, 4000, s.Chunks)
-	require.Equal(t, 3, most)
+	require.Equal(t, 3, highest)
 	seen := map[int64]bool{}
 	for _, c := range w.chunks {
 		require.False(t, seen[start(c)], "item %d", start(c))
@@ -86,7 +86,7 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
-	var in given
+	var in handoff
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	require.Equal(t, contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)

@@ -52,7 +52,7 @@ type simulated struct {
 
 // handed is a chunk that waits for a slot.
 type handed struct {
-	of     *simulated
+	owner  *simulated
 	piece  contract.Piece
 	likely time.Duration
 	limit  time.Duration
@@ -85,7 +85,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		items := int64(len(m.costs))
 		m.e, m.done = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: items}}, items), make([]bool, items)
 		m.e.sizer.Likely, m.e.sizer.Sparing = s.slots, !m.older
-		s.events = append(s.events, event{at: m.begins, handed: handed{of: m}})
+		s.events = append(s.events, event{at: m.begins, handed: handed{owner: m}})
 	}
 	for {
 		for _, m := range s.maps {
@@ -120,9 +120,9 @@ func (s *schedule) run(t *testing.T) time.Duration {
 				if h.limit > 0 && stop == h.piece.Len() && busy >= h.limit { // the process still runs what it holds
 					stop = min(h.piece.Len(), max(next, holds))
 				}
-				cost := h.of.costs[items[next]]
-				require.False(t, h.of.done[items[next]], "item %d runs twice", items[next])
-				h.of.done[items[next]] = true
+				cost := h.owner.costs[items[next]]
+				require.False(t, h.owner.done[items[next]], "item %d runs twice", items[next])
+				h.owner.done[items[next]] = true
 				busy += cost
 				if lately == 0 {
 					lately = cost
@@ -138,10 +138,10 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			}
 			ends := at + handOver + busy
 			s.free[slot], end = ends, max(end, ends)
-			if h.of.end = max(h.of.end, ends); h.of.first == 0 {
-				h.of.first = ends
+			if h.owner.end = max(h.owner.end, ends); h.owner.first == 0 {
+				h.owner.first = ends
 			}
-			if h.of.older {
+			if h.owner.older {
 				at = ends
 			}
 			s.events = append(s.events, event{ends + roundTrip, h, contract.ChunkResult{
@@ -160,7 +160,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		first := s.events[0]
 		s.events = s.events[1:]
 		s.now = first.at
-		e := first.of.e
+		e := first.owner.e
 		if first.piece.Len() == 0 {
 			continue // the map begins
 		}
@@ -174,12 +174,12 @@ func (s *schedule) run(t *testing.T) time.Duration {
 func (s *schedule) next() handed {
 	at := 0
 	for i, h := range s.queue {
-		if h.of.served < s.queue[at].of.served {
+		if h.owner.served < s.queue[at].owner.served {
 			at = i
 		}
 	}
 	h := s.queue[at]
-	h.of.served++
+	h.owner.served++
 	s.queue = slices.Delete(s.queue, at, at+1)
 	return h
 }

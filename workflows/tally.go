@@ -71,20 +71,20 @@ func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed
 // failures, the newest of which are recent. If none may fail, it has the first one's
 // fault.
 func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, recent []gpumux.Result, hint string) error {
-	allowed := in.MaxFailures.Of(total)
+	allowed := in.MaxFailures.Count(total)
 	if allowed == 0 && len(recent) > 0 {
 		first := recent[0]
 		return faultError(fmt.Sprintf("item %d failed, and none may: %s", first.Index, textOf(first.Fault)), first.Fault)
 	}
 	failed -= t.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, total, allowed, in.MaxFailures)
-	kind, most := gpumux.FaultTaskError, int64(0)
+	kind, highest := gpumux.FaultTaskError, int64(0)
 	for _, each := range sortedKeys(t.counts.Faults) {
-		if n := t.counts.Faults[each]; n > most {
-			kind, most = each, n
+		if n := t.counts.Faults[each]; n > highest {
+			kind, highest = each, n
 		}
 	}
-	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
+	if highest > 0 { // without n: it counts earlier runs of the map, but no segment under way
 		message += fmt.Sprintf(", mostly %s", kind)
 	}
 	if n := len(recent); n > 0 {

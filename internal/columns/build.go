@@ -42,8 +42,8 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 // a fixed size.
 func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	fixed, _ := t.(*arrow.FixedSizeListType)
-	row := c.like.Size
-	for _, n := range c.like.Shape {
+	row := c.form.Size
+	for _, n := range c.form.Shape {
 		row *= n
 	}
 	data := make([]byte, 0, len(cells)*row)
@@ -52,7 +52,7 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	for i, x := range cells {
 		switch {
 		case x.kind == arrayKind:
-			if valid[i] = 1; x.array.Type == 'i' && c.like.Type == 'f' {
+			if valid[i] = 1; x.array.Type == 'i' && c.form.Type == 'f' {
 				x.array = widened(x.array)
 			}
 			data = append(data, x.array.Data...)
@@ -61,7 +61,7 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 			nulls++
 			if fixed != nil {
 				data = append(data, make([]byte, row)...)
-				count += c.like.Shape[0]
+				count += c.form.Shape[0]
 			}
 		default:
 			valid[i] = 1
@@ -72,7 +72,7 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	if fixed != nil {
 		buffers = buffers[:1]
 	}
-	return array.MakeFromData(array.NewData(t, len(cells), buffers, []arrow.ArrayData{c.inside(data, count, c.like.Shape[1:])}, nulls, 0))
+	return array.MakeFromData(array.NewData(t, len(cells), buffers, []arrow.ArrayData{c.inside(data, count, c.form.Shape[1:])}, nulls, 0))
 }
 
 // inside are so many elements of lists.
@@ -81,7 +81,7 @@ func (c column) inside(data []byte, count int, shape []int) arrow.ArrayData {
 		within := c.inside(data, count*shape[0], shape[1:])
 		return array.NewData(c.inner(shape), count, []*memory.Buffer{nil}, []arrow.ArrayData{within}, 0, 0)
 	}
-	if c.like.Type == 'b' {
+	if c.form.Type == 'b' {
 		data = bits(data)
 	}
 	return array.NewData(c.leaf(), count, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)

@@ -15,72 +15,72 @@ import (
 )
 
 // appendCell adds a value of an Arrow array as JSON.
-func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
-	if of.IsNull(i) {
+func appendCell(b []byte, column arrow.Array, i int) ([]byte, error) {
+	if column.IsNull(i) {
 		return append(b, "null"...), nil
 	}
-	switch of := of.(type) {
+	switch column := column.(type) {
 	case *array.Float32:
-		return arrays.AppendFloat(b, float64(of.Value(i)), 32), nil
+		return arrays.AppendFloat(b, float64(column.Value(i)), 32), nil
 	case *array.Float64:
-		return arrays.AppendFloat(b, of.Value(i), 64), nil
+		return arrays.AppendFloat(b, column.Value(i), 64), nil
 	case *array.Int64:
-		return strconv.AppendInt(b, of.Value(i), 10), nil
+		return strconv.AppendInt(b, column.Value(i), 10), nil
 	case *array.Float16:
-		return append(b, arrays.HalfText(of.Value(i).Uint16())...), nil
+		return append(b, arrays.HalfText(column.Value(i).Uint16())...), nil
 	case interface{ Value(int) []byte }:
-		return appendBytes(b, of.Value(i)), nil
+		return appendBytes(b, column.Value(i)), nil
 	case *array.Dictionary:
-		return appendCell(b, of.Dictionary(), of.GetValueIndex(i))
+		return appendCell(b, column.Dictionary(), column.GetValueIndex(i))
 	case *array.RunEndEncoded:
-		return appendCell(b, of.Values(), of.GetPhysicalIndex(i))
+		return appendCell(b, column.Values(), column.GetPhysicalIndex(i))
 	case *extensions.UUIDArray:
-		return appendText(b, of.ValueStr(i)), nil
+		return appendText(b, column.ValueStr(i)), nil
 	case array.ExtensionArray:
-		return appendCell(b, of.Storage(), i)
+		return appendCell(b, column.Storage(), i)
 	case *array.Struct:
-		return appendStruct(b, of, i)
+		return appendStruct(b, column, i)
 	case *array.Map:
 		// As a list of its pairs where its keys may not be text.
 	case array.ListLike:
-		from, end := of.ValueOffsets(i)
+		from, end := column.ValueOffsets(i)
 		b = append(b, '[')
 		var err error
 		for at := from; at < end && err == nil; at++ {
 			if at > from {
 				b = append(b, ',')
 			}
-			b, err = appendCell(b, of.ListValues(), int(at))
+			b, err = appendCell(b, column.ListValues(), int(at))
 		}
 		return append(b, ']'), err
 	case array.StringLike:
-		return appendText(b, of.Value(i)), nil
+		return appendText(b, column.Value(i)), nil
 	case arrow.TypedArray[arrow.Timestamp]:
-		t := of.(arrow.Array).DataType().(*arrow.TimestampType)
-		b = of.Value(i).ToTime(t.Unit).AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999")
+		t := column.(arrow.Array).DataType().(*arrow.TimestampType)
+		b = column.Value(i).ToTime(t.Unit).AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999")
 		if t.TimeZone != "" {
 			b = append(b, 'Z')
 		}
 		return append(b, '"'), nil
 	case arrow.TypedArray[arrow.Duration]:
-		return strconv.AppendInt(b, int64(of.Value(i)), 10), nil
+		return strconv.AppendInt(b, int64(column.Value(i)), 10), nil
 	}
-	if t, ok := of.DataType().(arrow.DecimalType); ok { // all digits of its scale
-		number := of.(interface{ ValueAsAny(int) any }).ValueAsAny(i).(interface{ ToString(int32) string })
+	if t, ok := column.DataType().(arrow.DecimalType); ok { // all digits of its scale
+		number := column.(interface{ ValueAsAny(int) any }).ValueAsAny(i).(interface{ ToString(int32) string })
 		return append(append(append(b, '"'), number.ToString(t.GetScale())...), '"'), nil
 	}
-	text, err := json.Marshal(of.GetOneForMarshal(i))
+	text, err := json.Marshal(column.GetOneForMarshal(i))
 	return append(b, text...), err
 }
 
-func appendStruct(b []byte, of *array.Struct, i int) (_ []byte, err error) {
+func appendStruct(b []byte, column *array.Struct, i int) (_ []byte, err error) {
 	b = append(b, '{')
-	for n := range of.NumField() {
+	for n := range column.NumField() {
 		if n > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendText(b, of.DataType().(*arrow.StructType).Field(n).Name), ':')
-		if b, err = appendCell(b, of.Field(n), i); err != nil {
+		b = append(appendText(b, column.DataType().(*arrow.StructType).Field(n).Name), ':')
+		if b, err = appendCell(b, column.Field(n), i); err != nil {
 			return b, err
 		}
 	}

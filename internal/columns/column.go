@@ -14,25 +14,25 @@ import (
 type column struct {
 	name string
 	kind kind
-	// like is the form of arrays, without data; loose is as that of value.array.
-	like  arrays.Array
+	// form is that of arrays, without data; loose is as that of value.array.
+	form  arrays.Array
 	loose bool
 	// has is what its numbers are.
 	has traits
 }
 
-// with is the column that can also hold a cell.
-func (c column) with(x cell) column {
+// joined is the column that can also hold a cell.
+func (c column) joined(x cell) column {
 	c.has |= x.has
 	switch {
 	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
 	case c.kind == nullKind:
-		c.kind, c.like, c.loose = x.kind, x.array, x.loose
-		c.like.Data = nil
+		c.kind, c.form, c.loose = x.kind, x.array, x.loose
+		c.form.Data = nil
 	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
-		c.kind, c.like, c.loose = listKind, x.array, x.loose
-		c.like.Data = nil
-	case (c.kind == arrayKind || c.kind == listKind) && len(c.like.Shape) == 1 && x.kind == emptyKind:
+		c.kind, c.form, c.loose = listKind, x.array, x.loose
+		c.form.Data = nil
+	case (c.kind == arrayKind || c.kind == listKind) && len(c.form.Shape) == 1 && x.kind == emptyKind:
 		c.kind = listKind
 	case (c.kind == arrayKind || c.kind == listKind) && x.kind == arrayKind:
 		c.join(x)
@@ -44,7 +44,7 @@ func (c column) with(x cell) column {
 
 // same reports whether two columns hold the same.
 func (c column) same(d column) bool {
-	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape)
+	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.form.Type == d.form.Type && slices.Equal(c.form.Shape, d.form.Shape)
 }
 
 // number is the type that holds all numbers of the column as they are: but for NaN,
@@ -63,15 +63,15 @@ func (c column) number() arrow.DataType {
 
 // join takes in another array.
 func (c *column) join(x cell) {
-	if c.loose && x.loose && c.like.Type != x.array.Type && c.has&wide == 0 {
-		c.like.Type = 'f'
-	} else if c.like.Type != x.array.Type || c.like.Size != x.array.Size {
+	if c.loose && x.loose && c.form.Type != x.array.Type && c.has&wide == 0 {
+		c.form.Type = 'f'
+	} else if c.form.Type != x.array.Type || c.form.Size != x.array.Size {
 		c.kind = otherKind
 		return
 	}
-	if !slices.Equal(c.like.Shape, x.array.Shape) {
+	if !slices.Equal(c.form.Shape, x.array.Shape) {
 		c.kind = listKind
-		if len(c.like.Shape) != 1 || len(x.array.Shape) != 1 {
+		if len(c.form.Shape) != 1 || len(x.array.Shape) != 1 {
 			c.kind = otherKind
 		}
 	}
@@ -87,7 +87,7 @@ var numbersOf = map[[2]byte]arrow.DataType{
 }
 
 // leaf is Arrow's type of the numbers of the column's arrays.
-func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.like.Type, byte(c.like.Size)}] }
+func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.form.Type, byte(c.form.Size)}] }
 
 // dataType is Arrow's type of the column.
 func (c column) dataType() arrow.DataType {
@@ -99,7 +99,7 @@ func (c column) dataType() arrow.DataType {
 	case listKind:
 		return arrow.ListOfField(element(c.leaf()))
 	case arrayKind:
-		return c.inner(c.like.Shape)
+		return c.inner(c.form.Shape)
 	}
 	return arrow.BinaryTypes.String
 }

@@ -169,7 +169,7 @@ func (w *npyWriter) Finish() (note string, err error) {
 }
 
 // header returns a header of NumPy's format 1.0, padded to a multiple of 64 bytes.
-func (w *npyWriter) header(rows int64, least int) []byte {
+func (w *npyWriter) header(rows int64, minSize int) []byte {
 	kind := "<" + string(w.row.Type)
 	if w.row.Size == 1 {
 		kind = "|" + string(w.row.Type)
@@ -179,7 +179,7 @@ func (w *npyWriter) header(rows int64, least int) []byte {
 		shape += " " + strconv.Itoa(n) + ","
 	}
 	text := fmt.Sprintf("{'descr': '%s%d', 'fortran_order': False, 'shape': (%s), }", kind, w.row.Size, shape)
-	size := max(least, (10+len(text)+1+63)/64*64)
+	size := max(minSize, (10+len(text)+1+63)/64*64)
 	b := append([]byte("\x93NUMPY\x01\x00"), byte(size-10), byte((size-10)>>8))
 	b = append(append(b, text...), bytes.Repeat([]byte{' '}, size-len(b)-len(text)-1)...)
 	return append(b, '\n')

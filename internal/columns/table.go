@@ -142,7 +142,7 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 				byColumn = append(byColumn, make([]cell, len(w.rows)))
 			}
 			x := cellOf(f.value)
-			wider := w.columns[i].with(x)
+			wider := w.columns[i].joined(x)
 			if w.schema != nil && !wider.same(w.columns[i]) {
 				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the column is of the type %s", f.name, x.value.excerpt(), w.columns[i].dataType()))
 			}
@@ -166,11 +166,11 @@ func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
 	case !w.objects:
 		return append(fields, field{valueColumn, r.value}), nil
 	}
-	own, ok := r.fields()
+	members, ok := r.fields()
 	if !ok {
 		return nil, w.unlike(r, "its value is no object, and the first ones are")
 	}
-	for _, f := range own {
+	for _, f := range members {
 		if f.name == indexColumn || f.name == faultColumn || f.name == messageColumn ||
 			f.name == keyColumn && r.key != nil || f.name == itemColumn && r.item != nil {
 			f.name = valueColumn + "." + f.name
@@ -222,11 +222,11 @@ func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
 			message.Append(r.fault.Message)
 		}
 	}
-	own := builder.NewRecordBatch()
-	defer own.Release()
-	all := []arrow.Array{own.Column(0)}
+	others := builder.NewRecordBatch()
+	defer others.Release()
+	all := []arrow.Array{others.Column(0)}
 	for i, c := range w.columns {
 		all = append(all, c.build(cells[i], fields[i+1].Type))
 	}
-	return array.NewRecordBatch(w.schema, append(all, own.Column(1), own.Column(2)), int64(len(w.rows)))
+	return array.NewRecordBatch(w.schema, append(all, others.Column(1), others.Column(2)), int64(len(w.rows)))
 }

@@ -22,13 +22,13 @@ func (b Backlog) Items() (n int64) {
 // Due is how long it takes until a piece may be handed out: 0 where one may now, below 0
 // where there is none.
 func (b Backlog) Due(now time.Time) time.Duration {
-	least := time.Duration(-1)
+	shortest := time.Duration(-1)
 	for _, piece := range b {
-		if wait := max(0, piece.Due.Sub(now)); least < 0 || wait < least {
-			least = wait
+		if wait := max(0, piece.Due.Sub(now)); shortest < 0 || wait < shortest {
+			shortest = wait
 		}
 	}
-	return least
+	return shortest
 }
 
 // Waiting is how many items wait for another try.
@@ -122,14 +122,14 @@ func (b Backlog) EasePace(perItem gpumux.Duration) {
 }
 
 // Spill takes the piece with the most runs out when there are more than so many.
-func (b *Backlog) Spill(most int) (piece Piece, spilled bool) {
+func (b *Backlog) Spill(limit int) (piece Piece, spilled bool) {
 	runs, at := 0, 0
 	for i, piece := range *b {
 		if runs += len(piece.Runs); len(piece.Runs) > len((*b)[at].Runs) {
 			at = i
 		}
 	}
-	if runs <= most {
+	if runs <= limit {
 		return piece, false
 	}
 	piece = (*b)[at]

@@ -53,11 +53,11 @@ func TestFaultTold_WhileTheCodecFails(t *testing.T) {
 			return codec.Failures(codec.Converter(nil, &failing{PayloadCodec: zlib, fails: c.fails})).FailureToError(proto.Clone(sent).(*failurepb.Failure))
 		}
 		require.Equal(t, c.found, contract.FaultIn(read()) != nil, name)
-		told := func() { require.Equal(t, c.found, contract.FaultTold(read()) != nil, name) }
+		decide := func() { require.Equal(t, c.found, contract.FaultTold(read()) != nil, name) }
 		if c.panics {
-			require.Panics(t, told, name)
+			require.Panics(t, decide, name)
 		} else {
-			told()
+			decide()
 		}
 	}
 }

@@ -80,7 +80,7 @@ func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, 
 // Validate refuses the queues of others, and a lease without an end.
 func (l Lease) Validate() error {
 	bad := gpumux.InputError{What: "lease"}
-	if own := leaseQueue.FindStringSubmatch(l.Queue); own == nil || own[1] != l.ID {
+	if found := leaseQueue.FindStringSubmatch(l.Queue); found == nil || found[1] != l.ID {
 		bad.Add("queue", "%.200q is no queue of the lease %.200q", l.Queue, l.ID)
 	}
 	if l.TTL <= 0 || time.Duration(l.TTL) > MaxLease {

@@ -65,14 +65,14 @@ func TestRuns_AsAPlainList(t *testing.T) {
 		require.Equal(t, append([]int64{}, plain[cut:]...), append([]int64{}, plainOf(runs.After(n))...))
 		require.Equal(t, plain, plainOf(runs))
 
-		rest, most := slices.Clone(runs), 1+rand.IntN(10)
-		taken := rest.Take(n, most)
+		rest, limit := slices.Clone(runs), 1+rand.IntN(10)
+		taken := rest.Take(n, limit)
 		tidy(t, taken)
 		tidy(t, rest)
-		require.LessOrEqual(t, len(taken), most)
+		require.LessOrEqual(t, len(taken), limit)
 		require.LessOrEqual(t, taken.Len(), n)
 		require.Equal(t, plain, append(plainOf(taken), plainOf(rest)...))
-		if len(taken) < most {
+		if len(taken) < limit {
 			require.Equal(t, cut, taken.Len())
 		}
 	}
@@ -90,10 +90,10 @@ func TestRuns_JSONRoundTrip(t *testing.T) {
 	text, err := json.Marshal(contract.Runs{{Start: 5, End: 8}, {Start: 10, End: 11}})
 	require.NoError(t, err)
 	require.JSONEq(t, "[5,3,2,1]", string(text))
-	const most = 1<<63 - 1
+	const largest = 1<<63 - 1
 	var far contract.Runs
 	require.NoError(t, json.Unmarshal([]byte("[9223372036854775806,1]"), &far))
-	require.Equal(t, contract.Runs{{Start: most - 1, End: most}}, far)
+	require.Equal(t, contract.Runs{{Start: largest - 1, End: largest}}, far)
 }
 
 func TestRuns_RefusesWhatIsNone(t *testing.T) {

@@ -14,13 +14,13 @@ const unsealed = "gpumux-unsealed"
 type Noticing struct{ converter.PayloadCodec }
 
 // Decode marks those payloads that the codec leaves as they are.
-func (n Noticing) Decode(given []*common.Payload) ([]*common.Payload, error) {
-	decoded, err := n.PayloadCodec.Decode(given)
+func (n Noticing) Decode(sent []*common.Payload) ([]*common.Payload, error) {
+	decoded, err := n.PayloadCodec.Decode(sent)
 	if err != nil {
 		return nil, err
 	}
 	for i, p := range decoded {
-		if p != given[i] {
+		if p != sent[i] {
 			continue
 		}
 		metadata := map[string][]byte{unsealed: {1}}

@@ -46,8 +46,8 @@ func (f *Fleet) Searchable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	answer, err := f.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: f.namespace()})
-	there := answer.GetCustomAttributes()
-	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+	attributes := answer.GetCustomAttributes()
+	return err == nil && attributes[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && attributes[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
 // WaitingFor corrects what a map says that it waits for: without a worker for its ladder

@@ -101,10 +101,10 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 		Header:           &common.Header{Fields: map[string]*common.Payload{"trace": plain(t, "open")}},
 		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"GpumuxTask": plain(t, "open")}},
 	}
-	given := proto.Clone(request)
+	before := proto.Clone(request)
 	sent, _, err := call(t.Context(), localCodec(k), start, request, &workflowservice.StartWorkflowExecutionResponse{})
 	require.NoError(t, err)
-	require.True(t, proto.Equal(given, request))
+	require.True(t, proto.Equal(before, request))
 	require.NotContains(t, fmt.Sprint(sent), "marker")
 	require.Equal(t, 2, strings.Count(fmt.Sprint(sent), `\"open\"`))
 	require.Equal(t, 4, strings.Count(fmt.Sprint(sent), `"`+codec.Encoding+`"`))
@@ -131,11 +131,13 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 func TestInterceptor_DecodesErrors(t *testing.T) {
 	t.Parallel()
 	k := keys(t)
-	told, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
+	failed, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
 		Failure: &failure.Failure{EncodedAttributes: sealed(t, k, "why")}})
 	require.NoError(t, err)
 	err = intercept(localCodec(k))(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
-		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return told.Err() })
+		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			return failed.Err()
+		})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	details := status.Convert(err).Details()
 	require.Len(t, details, 1)

@@ -62,10 +62,10 @@ func TestEachItem_EndsWhereItCannotGoOn(t *testing.T) {
 	}
 	require.NoError(t, archive.Close())
 	for _, c := range []struct {
-		text   string
-		format Format
-		least  int
-		want   string
+		text    string
+		format  Format
+		atLeast int
+		want    string
 	}{
 		{packed.String()[:packed.Len()-12], JSONLines, 1, "in: the gzip archive is cut off"},
 		{"a\n1\n\"2\n3\"4\n5\n", CSV, 1, "in: the row from line 3 to 4: "},
@@ -75,7 +75,7 @@ func TestEachItem_EndsWhereItCannotGoOn(t *testing.T) {
 	} {
 		got, err := each(c.text, c.format)
 		require.ErrorContains(t, err, c.want, "%.80q", c.text)
-		require.GreaterOrEqual(t, len(got), c.least)
+		require.GreaterOrEqual(t, len(got), c.atLeast)
 		require.NotContains(t, got, `"after"`)
 	}
 }

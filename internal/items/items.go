@@ -93,7 +93,7 @@ func linesOf(src contract.Source, stretch []byte, first bool) (lines [][]byte) {
 	}
 	for line := range bytes.Lines(stretch) {
 		if src.Values {
-			if of, err := results.ParseOutcome(line); err != nil || (of.Kind != "") != src.Failed {
+			if outcome, err := results.ParseOutcome(line); err != nil || (outcome.Kind != "") != src.Failed {
 				continue
 			}
 			line = bytes.TrimSuffix(line, []byte{'\n'})

@@ -63,7 +63,7 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 	if err != nil {
 		return readBack(err)
 	}
-	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: info.Size(), Own: true})
+	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: info.Size(), Reserved: true})
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s *Sources) blame(ctx context.Context, name string, err error) error {
 		return s.damaged(name, damage.Error())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		if there, _ := s.in.Exists(ctx, names.Identity); there { // else the whole store is away
+		if exists, _ := s.in.Exists(ctx, names.Identity); exists { // else the whole store is away
 			if key, err := s.in.Key(name); err == nil && strings.HasPrefix(key, names.Sources+"/") && strings.HasSuffix(key, ".index") {
 				return s.damaged(strings.TrimSuffix(key, ".index")+".jsonl",
 					fmt.Sprintf("its index %s is gone, as after somebody found it damaged", s.in.Locate(key)))

@@ -125,9 +125,9 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, want)
 			for _, key := range []string{"maps/1/source.index", "maps/1/source.jsonl"} {
-				there, err := s.Objects.Exists(ctx, key)
+				exists, err := s.Objects.Exists(ctx, key)
 				require.NoError(t, err)
-				require.False(t, there)
+				require.False(t, exists)
 			}
 		}
 		_, err := s.Sources.Find(ctx, "in/none.jsonl", "maps/1/source.index")
@@ -242,9 +242,9 @@ func TestSource_CompressedFilesInTheStore(t *testing.T) {
 		var mistake *gpumux.SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
-		there, err := s.Objects.Exists(t.Context(), "maps/x/source.jsonl")
+		exists, err := s.Objects.Exists(t.Context(), "maps/x/source.jsonl")
 		require.NoError(t, err)
-		require.False(t, there)
+		require.False(t, exists)
 	})
 }
 

@@ -41,12 +41,12 @@ func open(t testing.TB, url string, keys objects.Keys) *store {
 // identify makes the store one that was used before.
 func identify(t testing.TB, s *store) {
 	t.Helper()
-	require.NoError(t, s.Objects.Put(t.Context(), names.Identity, []byte("{}"), objects.Creation{Own: true}))
+	require.NoError(t, s.Objects.Put(t.Context(), names.Identity, []byte("{}"), objects.Creation{Reserved: true}))
 }
 
 func put(t testing.TB, s *store, key, content string) {
 	t.Helper()
-	require.NoError(t, s.Objects.Put(t.Context(), key, []byte(content), objects.Creation{Own: true}))
+	require.NoError(t, s.Objects.Put(t.Context(), key, []byte(content), objects.Creation{Reserved: true}))
 }
 
 func get(t testing.TB, s *store, name string) string {

@@ -22,16 +22,16 @@ func (l resultLines) next() ([]byte, position, error) {
 		if err != nil {
 			return nil, begin, err
 		}
-		of, err := results.ParseOutcome(line)
+		outcome, err := results.ParseOutcome(line)
 		if err != nil {
 			return nil, begin, mistake(l.name, l.number, err.Error(), "", "name the results file of a map")
 		}
-		if (of.Kind != "") != l.failed {
+		if (outcome.Kind != "") != l.failed {
 			continue
 		}
 		if l.failed {
 			if r, err := results.Parse(line); err != nil || r.Item == nil {
-				return nil, begin, mistake(l.name, l.number, fmt.Sprintf("item %d failed, and its result lacks it", of.Index), "",
+				return nil, begin, mistake(l.name, l.number, fmt.Sprintf("item %d failed, and its result lacks it", outcome.Index), "",
 					"run the map that wrote the file with withItem")
 			}
 		}

@@ -110,13 +110,13 @@ func Output(name string) error {
 // with other IDs too, but never serves them, because its clients send the ID in a header
 // of their calls.
 func ID(id string) error {
-	const most = 1000
+	const maxID = 1000
 	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })
 	switch {
 	case strings.TrimSpace(id) == "":
 		return fmt.Errorf("the ID of a map is empty")
-	case len(id) > most:
-		return fmt.Errorf("the ID %.80q of a map has %d bytes; Temporal takes at most %d", id, len(id), most)
+	case len(id) > maxID:
+		return fmt.Errorf("the ID %.80q of a map has %d bytes; Temporal takes at most %d", id, len(id), maxID)
 	case bad >= 0:
 		r, _ := utf8.DecodeRuneInString(id[bad:])
 		return fmt.Errorf("the ID %.80q of a map holds %q; only printable ASCII characters can be used", id, r)

@@ -12,10 +12,10 @@ func TestOutput_IsNothingOfGpumux(t *testing.T) {
 	for _, good := range []string{"a", "maps/m/results.jsonl", "my/sources/a.jsonl", "sources.jsonl", "x/store.json", "file:///data/a.jsonl", "a.partsx"} {
 		require.NoError(t, names.Output(good), good)
 	}
-	for _, own := range []string{"store.json", "Store.JSON", "sources", "sources/0a.jsonl", "LEASES/a", "store.json/a"} {
-		require.ErrorContains(t, names.Output(own), "is kept for gpumux itself", own)
-		require.ErrorContains(t, names.Writable(own), "is kept for gpumux itself", own)
-		require.ErrorContains(t, names.Writable(own+names.PartsEnding), "is kept for gpumux itself", own)
+	for _, reserved := range []string{"store.json", "Store.JSON", "sources", "sources/0a.jsonl", "LEASES/a", "store.json/a"} {
+		require.ErrorContains(t, names.Output(reserved), "is kept for gpumux itself", reserved)
+		require.ErrorContains(t, names.Writable(reserved), "is kept for gpumux itself", reserved)
+		require.ErrorContains(t, names.Writable(reserved+names.PartsEnding), "is kept for gpumux itself", reserved)
 	}
 	for _, among := range []string{"maps/m/r.jsonl.parts/a", "a.parts", "a.PARTS/b"} {
 		require.ErrorContains(t, names.Output(among), "lies in a folder of parts", among)

@@ -145,8 +145,8 @@ func (b *Bucket) openS3(ctx context.Context) error {
 	}
 	reach, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	there, err := blobs.IsAccessible(reach)
-	if err == nil && there {
+	exists, err := blobs.IsAccessible(reach)
+	if err == nil && exists {
 		b.blobs = blobs
 		return nil
 	}
@@ -326,7 +326,7 @@ func (b *Bucket) Create(ctx context.Context, name string) (*Writer, error) {
 // CreateAs is Create in a certain way.
 func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer, error) {
 	key, err := b.Writable(name)
-	if c.Own {
+	if c.Reserved {
 		key, err = b.Key(name)
 	}
 	if err != nil {
@@ -350,9 +350,9 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	there, err := b.readAll(ctx, name, nil, c.Plain)
+	found, err := b.readAll(ctx, name, nil, c.Plain)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return there, err
+		return found, err
 	}
 	for _, c.exclusive = range []bool{true, false} {
 		err = b.Put(ctx, name, text, c)
@@ -374,11 +374,11 @@ func (b *Bucket) Exists(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	there, err := b.blobs.Exists(ctx, key)
+	exists, err := b.blobs.Exists(ctx, key)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", b.Locate(key), err)
 	}
-	return there, nil
+	return exists, nil
 }
 
 // IsFolder reports whether a folder of the disk has the name of a key.

@@ -41,7 +41,7 @@ func open(t testing.TB, url string, keys Keys) *Bucket {
 
 func put(t testing.TB, b *Bucket, key, content string) {
 	t.Helper()
-	require.NoError(t, b.Put(t.Context(), key, []byte(content), Creation{Own: true}))
+	require.NoError(t, b.Put(t.Context(), key, []byte(content), Creation{Reserved: true}))
 }
 
 func get(t testing.TB, b *Bucket, name string) string {
@@ -128,9 +128,9 @@ func TestBucket_ReadsAndDeletes(t *testing.T) {
 		require.NoError(t, s.Delete(ctx, "a/c"))
 		require.NoError(t, s.Delete(ctx, "a/c"))
 		for key, want := range map[string]bool{"a/b/one": true, "a/c": false, "ab": true} {
-			there, err := s.Exists(ctx, key)
+			exists, err := s.Exists(ctx, key)
 			require.NoError(t, err)
-			require.Equal(t, want, there, key)
+			require.Equal(t, want, exists, key)
 		}
 	})
 }

@@ -37,8 +37,8 @@ type sink interface {
 
 // Creation says how an object is made.
 type Creation struct {
-	// Own is for a name that no caller may write, see names.Writable.
-	Own bool
+	// Reserved is for a name that no caller may write, see names.Writable.
+	Reserved bool
 	// Plain leaves the object unencrypted.
 	Plain bool
 	// Bytes is how large the object may become, as far as known.

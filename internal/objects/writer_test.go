@@ -58,9 +58,9 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 			require.NoError(t, err)
 			_, err = w.Write(content)
 			require.NoError(t, err)
-			there, err := s.Exists(ctx, key)
+			exists, err := s.Exists(ctx, key)
 			require.NoError(t, err)
-			require.False(t, there)
+			require.False(t, exists)
 			require.NoError(t, w.Close())
 			w.Abort()
 			require.True(t, bytes.Equal(content, []byte(get(t, s, key))))
@@ -106,9 +106,9 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 				require.ErrorIs(t, w.Close(), context.Canceled)
 			}
 			require.Equal(t, "kept", get(t, s, "kept"))
-			there, err := s.Exists(t.Context(), fmt.Sprint("new", i))
+			exists, err := s.Exists(t.Context(), fmt.Sprint("new", i))
 			require.NoError(t, err)
-			require.False(t, there)
+			require.False(t, exists)
 		}
 		if dir, disk := strings.CutPrefix(s.URL(), "file://"); disk {
 			temporaries, err := os.ReadDir(filepath.Join(dir, names.Scratch))
@@ -142,9 +142,9 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	cmd.Wait()
 
 	s := open(t, "file://"+dir, nil)
-	there, err := s.Exists(t.Context(), "a/b")
+	exists, err := s.Exists(t.Context(), "a/b")
 	require.NoError(t, err)
-	require.False(t, there)
+	require.False(t, exists)
 	left, err := filepath.Glob(filepath.Join(dir, names.Scratch, "*"))
 	require.NoError(t, err)
 	require.Len(t, left, 1, "a fresh temporary may be another process's")

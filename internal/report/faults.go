@@ -50,7 +50,7 @@ func printCause(to io.Writer, c starter.Cause) {
 		}
 	}
 	part("where", places(c))
-	part("example", OneLine(f.Of(), 200))
+	part("example", OneLine(f.Which(), 200))
 	message := f
 	message.Hint, message.Slot, message.Device, message.Class, message.Kind = "", "", "", "", ""
 	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), maxMessage))

@@ -48,7 +48,7 @@ func shorten(text string, limit int) string {
 func Failure(r gpumux.Result) string {
 	fault := *r.Fault
 	fault.Index = &r.Index
-	item := OneLine(fault.Of(), 80)
+	item := OneLine(fault.Which(), 80)
 	if r.Key != nil {
 		item += ", key " + OneLine(string(r.Key), 40)
 	}

@@ -127,7 +127,7 @@ func (a *Appender) extend(ctx context.Context, more []line, size int) error {
 }
 
 func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
-	h := partHead{Version: 1, Items: int64(len(lines)), Least: lines[0].Index, Most: lines[len(lines)-1].Index, Full: full}
+	h := partHead{Version: 1, Items: int64(len(lines)), First: lines[0].Index, Last: lines[len(lines)-1].Index, Full: full}
 	sum := uint32(0)
 	for _, l := range lines {
 		h.Bytes += int64(len(l.text))

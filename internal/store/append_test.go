@@ -47,7 +47,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 				require.False(t, seen[r.Index])
 				seen[r.Index] = true
 			}
-			require.Equal(t, last, h.Most)
+			require.Equal(t, last, h.Last)
 		}
 		require.Len(t, seen, flushes*each)
 	})
@@ -91,9 +91,9 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	require.NoError(t, a.Add(value(1, `"later"`)))
 	server.Trouble(nil)
 	require.NoError(t, a.Flush(t.Context()))
-	told, damaged := since(t, s, "p", first)
+	found, damaged := since(t, s, "p", first)
 	require.Zero(t, damaged)
-	require.Len(t, told, 3*fullItems)
+	require.Len(t, found, 3*fullItems)
 	for _, r := range resultsOf(t, s, partName{first.Writer, 0}.key("p")) {
 		require.Equal(t, fmt.Sprint(r.Index), string(r.Value), "in the order in which they came")
 	}
@@ -120,8 +120,8 @@ func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	require.Equal(t, 2, a.At().Number)
 	server.Trouble(nil)
 	require.NoError(t, a.Flush(t.Context()))
-	told, _ := since(t, s, "p", Position{Writer: a.name.writer})
-	require.Len(t, told, n)
+	found, _ := since(t, s, "p", Position{Writer: a.name.writer})
+	require.Len(t, found, n)
 }
 
 func TestAppender_ResultsAboveTheSizes(t *testing.T) {

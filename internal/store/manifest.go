@@ -45,8 +45,8 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 		return claim, err
 	}
 	text, _ := json.Marshal(manifest{Version: 1, ID: rand.Text(), Owner: owner}) // it always encodes
-	there, err := f.in.PutOnce(ctx, f.manifestKey(), text, objects.Creation{})
-	m, err := f.parseManifest(there, err)
+	found, err := f.in.PutOnce(ctx, f.manifestKey(), text, objects.Creation{})
+	m, err := f.parseManifest(found, err)
 	if err != nil {
 		return claim, err
 	}
@@ -157,8 +157,8 @@ func (f *Folder) CheckOwner(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}
-	own, err := f.s.Identity(ctx)
-	if err == nil && own == claim.Store {
+	identity, err := f.s.Identity(ctx)
+	if err == nil && identity == claim.Store {
 		return nil
 	}
 	m, missing := f.manifest(ctx)

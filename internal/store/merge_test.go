@@ -27,17 +27,17 @@ func TestMerge_RandomParts(t *testing.T) {
 			var parts []part
 			held := map[partName]map[int64]bool{}
 			for len(parts) < 60 {
-				least, most := rand.Int64N(items), int64(0)
+				first, last := rand.Int64N(items), int64(0)
 				a := folderOf(t, s, folder).Append()
 				indexes := map[int64]bool{}
-				for i := least; i < min(items, least+1+rand.Int64N(60)); i++ {
-					if i == least || rand.IntN(3) > 0 {
+				for i := first; i < min(items, first+1+rand.Int64N(60)); i++ {
+					if i == first || rand.IntN(3) > 0 {
 						require.NoError(t, a.Add(value(i, `"`+a.name.writer+`"`)))
-						indexes[i], most = true, i
+						indexes[i], last = true, i
 					}
 				}
 				require.NoError(t, a.Flush(ctx))
-				parts = append(parts, part{a.name, partHead{Least: least, Most: most}})
+				parts = append(parts, part{a.name, partHead{First: first, Last: last}})
 				held[a.name] = indexes
 			}
 			slices.SortFunc(parts, part.compare)

@@ -56,9 +56,9 @@ type partHead struct {
 	// Version is 1, or partWithArrays.
 	Version int   `json:"part"`
 	Items   int64 `json:"items"`
-	// Least and Most are the first and the last index.
-	Least int64 `json:"least"`
-	Most  int64 `json:"most"`
+	// First and Last are the first and the last index.
+	First int64 `json:"least"`
+	Last  int64 `json:"most"`
 	// Bytes is the size of the lines behind the head, Sum their CRC-32C.
 	Bytes int64  `json:"bytes"`
 	Sum   string `json:"crc32c"`
@@ -83,7 +83,7 @@ func parsePartHead(text []byte) (h partHead, err error) {
 		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions 1 and %d; let workers of one version end the map",
 			h.Version, partWithArrays)}
 	}
-	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
+	if h.Items < 1 || h.First < 0 || h.Last-h.First+1 < h.Items || h.Bytes < 1 {
 		return h, objects.Damaged("its first line contradicts itself")
 	}
 	return h, nil
@@ -97,8 +97,8 @@ type part struct {
 
 // compare orders parts by where they begin, then by name.
 func (p part) compare(q part) int {
-	if p.Least != q.Least {
-		return int(min(1, max(-1, p.Least-q.Least)))
+	if p.First != q.First {
+		return int(min(1, max(-1, p.First-q.First)))
 	}
 	return strings.Compare(p.String(), q.String())
 }
@@ -205,13 +205,13 @@ func parsePartText(text []byte, free []line) ([]line, error) {
 	}
 	text = text[headBytes:]
 	lines := slices.Grow(free[:0], int(min(head.Items, int64(len(text)/16))))
-	before := head.Least - 1
+	before := head.First - 1
 	for t := range bytes.Lines(text) {
 		is, err := results.ParseOutcome(t)
 		if err != nil {
 			return nil, objects.Damaged("line %d: %v", len(lines)+2, err)
 		}
-		if is.Index <= before || is.Index > head.Most {
+		if is.Index <= before || is.Index > head.Last {
 			return nil, objects.Damaged("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index)
 		}
 		before = is.Index
@@ -235,13 +235,13 @@ func (f *Folder) setAside(ctx context.Context, d *partError) error {
 	return nil
 }
 
-// lost sets a damaged part aside and calls told. It passes over a part that is gone.
-func (f *Folder) lost(ctx context.Context, told func(error)) func(error) error {
+// lost sets a damaged part aside and calls note. It passes over a part that is gone.
+func (f *Folder) lost(ctx context.Context, note func(error)) func(error) error {
 	return func(err error) error {
 		var damaged *partError
 		switch {
 		case errors.As(err, &damaged):
-			told(err)
+			note(err)
 			return f.setAside(ctx, damaged)
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -288,7 +288,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 		var open []opened
 		asked, last := 0, int64(-1)
 		for {
-			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
+			for asked < len(parts) && (len(open) == 0 || parts[asked].First <= open[0].lines[0].Index) {
 				o, err, _ := next()
 				if err == nil {
 					o.order = asked
@@ -344,7 +344,7 @@ func (w Position) parts(yield func(partName) bool) {
 // Written are the positions behind which parts were written since a moment, by the
 // store's clock.
 func (f *Folder) Written(ctx context.Context, since time.Time) (all []Position, err error) {
-	least := map[string]int{}
+	numbers := map[string]int{}
 	for o, err := range f.in.Objects(ctx, f.key) {
 		if err != nil {
 			return nil, err
@@ -353,12 +353,12 @@ func (f *Folder) Written(ctx context.Context, since time.Time) (all []Position, 
 		if !ok || o.Changed.Before(since) {
 			continue
 		}
-		if number, known := least[p.writer]; !known || p.number < number {
-			least[p.writer] = p.number
+		if number, known := numbers[p.writer]; !known || p.number < number {
+			numbers[p.writer] = p.number
 		}
 	}
-	for _, writer := range slices.Sorted(maps.Keys(least)) {
-		all = append(all, Position{writer, least[writer]})
+	for _, writer := range slices.Sorted(maps.Keys(numbers)) {
+		all = append(all, Position{writer, numbers[writer]})
 	}
 	return all, nil
 }

@@ -63,7 +63,7 @@ func TestPart_Lines(t *testing.T) {
 		require.Equal(t, lines, text[headBytes:])
 		var h partHead
 		require.NoError(t, json.Unmarshal([]byte(text[:headBytes]), &h))
-		require.Equal(t, partHead{Version: 1, Items: 3, Least: 1200, Most: 1203, Bytes: int64(len(lines)), Sum: h.Sum}, h)
+		require.Equal(t, partHead{Version: 1, Items: 3, First: 1200, Last: 1203, Bytes: int64(len(lines)), Sum: h.Sum}, h)
 		back := resultsOf(t, s, key)
 		require.Equal(t, results[2], back[1])
 		require.Equal(t, results[0], back[2])
@@ -105,22 +105,22 @@ func TestPart_OtherNamesAreIgnored(t *testing.T) {
 }
 
 // since returns what Since tells and how many parts it found damaged.
-func since(t *testing.T, s *Store, parts string, w Position) (told map[int64]gpumux.FaultKind, damaged int) {
-	told = map[int64]gpumux.FaultKind{}
-	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.FaultKind) { told[index] = kind }, func(err error) {
+func since(t *testing.T, s *Store, parts string, w Position) (found map[int64]gpumux.FaultKind, damaged int) {
+	found = map[int64]gpumux.FaultKind{}
+	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.FaultKind) { found[index] = kind }, func(err error) {
 		var d *partError
 		require.ErrorAs(t, err, &d)
 		damaged++
 	}))
-	return told, damaged
+	return found, damaged
 }
 
 func TestSince_TellsWhatCameAfter(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		a := folderOf(t, s, "p").Append()
 		first := a.At()
-		told, _ := since(t, s, "p", first)
-		require.Empty(t, told)
+		found, _ := since(t, s, "p", first)
+		require.Empty(t, found)
 		want := map[int64]gpumux.FaultKind{}
 		for i := range int64(3 * fullItems) {
 			want[i] = ""
@@ -133,17 +133,17 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 				require.NoError(t, a.Flush(t.Context()))
 			}
 		}
-		told, damaged := since(t, s, "p", first)
-		require.Equal(t, want, told)
+		found, damaged := since(t, s, "p", first)
+		require.Equal(t, want, found)
 		require.Zero(t, damaged)
 		last := a.At()
 		require.Equal(t, 3, last.Number)
-		told, _ = since(t, s, "p", last)
-		require.Empty(t, told)
+		found, _ = since(t, s, "p", last)
+		require.Empty(t, found)
 		require.NoError(t, a.Add(value(1<<40, "1")))
 		require.NoError(t, a.Flush(t.Context()))
-		told, _ = since(t, s, "p", last)
-		require.Equal(t, map[int64]gpumux.FaultKind{1 << 40: ""}, told)
+		found, _ = since(t, s, "p", last)
+		require.Equal(t, map[int64]gpumux.FaultKind{1 << 40: ""}, found)
 		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Position{Writer: "../x"}, nil, nil), "is no writer of parts")
 	})
 }

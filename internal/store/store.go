@@ -104,7 +104,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if known := s.identity.Load(); known != nil {
 		return *known, nil
 	}
-	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Plain: true, Own: true})
+	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Plain: true, Reserved: true})
 	if err != nil {
 		return "", err
 	}

@@ -21,8 +21,8 @@ const lookOnDisk, lookOnServer = 250 * time.Millisecond, time.Second
 type Tail struct {
 	f         *Folder
 	unordered bool
-	// given are the indexes that were handed out.
-	given contract.Runs
+	// taken are the indexes that were handed out.
+	taken contract.Runs
 	// seen are the parts whose heads were read.
 	seen map[partName]*seenPart
 }
@@ -41,10 +41,10 @@ func (f *Folder) Tail(unordered bool) *Tail {
 }
 
 // Count is how many results were handed out.
-func (t *Tail) Count() int64 { return t.given.Len() }
+func (t *Tail) Count() int64 { return t.taken.Len() }
 
 // Gave reports whether a result was handed out.
-func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
+func (t *Tail) Gave(index int64) bool { return t.taken.Has(index) }
 
 // Lines yields the line of every new result once, without its newline; a line is valid
 // until the next step. It goes on until over is closed, with an empty line where nothing
@@ -92,7 +92,7 @@ func (t *Tail) look(ctx context.Context, yield func([]byte, error) bool) (more b
 		return true, fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err)
 	}
 	for l, err := range t.f.walk(ctx, parts, skipLost) {
-		switch next := t.given.Len(); {
+		switch next := t.taken.Len(); {
 		case err != nil:
 			return true, err
 		case t.Gave(l.Index):
@@ -100,7 +100,7 @@ func (t *Tail) look(ctx context.Context, yield func([]byte, error) bool) (more b
 		case !t.unordered && l.Index > next:
 			return true, nil
 		}
-		t.given.Add(l.Index)
+		t.taken.Add(l.Index)
 		if !yield(bytes.TrimSuffix(l.text, []byte{'\n'}), nil) {
 			return false, nil
 		}
@@ -135,7 +135,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 	}
 	var parts []part
 	for _, name := range all {
-		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(contract.Span{Start: p.Least, End: p.Most + 1}) {
+		if p := t.seen[name]; p != nil && p.read < p.Items && !t.taken.Covers(contract.Span{Start: p.First, End: p.Last + 1}) {
 			parts = append(parts, part{name, p.partHead})
 		}
 	}

@@ -104,7 +104,7 @@ func TestTail_EachIndexOnce(t *testing.T) {
 		slices.Sort(all)
 		require.Equal(t, inOrder, all)
 		require.Empty(t, taken(t, ordered))
-		require.Len(t, unordered.given, 1)
+		require.Len(t, unordered.taken, 1)
 	})
 }
 

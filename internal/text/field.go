@@ -89,11 +89,11 @@ func Unquoted(quoted []byte) string {
 
 // Beginning is the first 60 bytes of a value, for messages about it.
 func Beginning(value []byte) string {
-	const most = 60
-	if len(value) <= most {
+	const limit = 60
+	if len(value) <= limit {
 		return strings.ToValidUTF8(string(value), "\uFFFD")
 	}
-	end := most
+	end := limit
 	for end > 0 && !utf8.RuneStart(value[end]) {
 		end--
 	}

@@ -163,9 +163,9 @@ func TestTasks_FailEndsMaps(t *testing.T) {
 				}
 				return string(found.Kind) + " " + found.Op, nil
 			})
-			var said string
-			require.NoError(t, env.GetWorkflowResult(&said))
-			require.Equal(t, "timeout start", said)
+			var greeting string
+			require.NoError(t, env.GetWorkflowResult(&greeting))
+			require.Equal(t, "timeout start", greeting)
 		})
 	}
 }

@@ -42,7 +42,7 @@ func prepareFile(ctx context.Context, path string) error {
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	list, own, err := ownSchema()
+	list, hash, err := ownSchema()
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func prepareFile(ctx context.Context, path string) error {
 		return fmt.Errorf("%w; it may be damaged: restore it, or give another folder", err)
 	}
 	if tables == 0 {
-		return writeSchema(ctx, db, list, own)
+		return writeSchema(ctx, db, list, hash)
 	}
 	var version, schema string
 	err = db.QueryRowContext(ctx, "SELECT server, schema FROM gpumux_origin").Scan(&version, &schema)
@@ -59,7 +59,7 @@ func prepareFile(ctx context.Context, path string) error {
 	switch {
 	case err != nil:
 		made = fmt.Sprintf("it was not made by gpumux (%v)", err)
-	case schema == own:
+	case schema == hash:
 		return nil
 	}
 	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or give another folder",

@@ -89,10 +89,10 @@ func newServiceTLS() (*serviceTLS, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
-	own := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: certificate}}
+	certificates := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: certificate}}
 	return &serviceTLS{
-		server: &tls.Config{Certificates: own, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS13},
-		client: &tls.Config{Certificates: own, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13},
+		server: &tls.Config{Certificates: certificates, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS13},
+		client: &tls.Config{Certificates: certificates, RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13},
 	}, nil
 }
 
