@@ -50,7 +50,6 @@ type app struct {
 	verbose bool
 }
 
-// newApp puts the defaults in place.
 func newApp(o Options) *app {
 	if o.Args == nil {
 		o.Args = os.Args[1:]
@@ -115,7 +114,6 @@ func (a *app) log(calm bool) *zap.Logger {
 	return log
 }
 
-// needLocal returns an error where this binary has no server.
 func (a *app) needLocal(what string) error {
 	if a.Local == nil {
 		return usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
@@ -123,13 +121,11 @@ func (a *app) needLocal(what string) error {
 	return nil
 }
 
-// localOptions are for a server and a worker in this process.
 func (a *app) localOptions(calm bool) local.Options {
 	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
 		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.Say("note: %s", text) }}
 }
 
-// connectionOf is the connection to a server in this process.
 func connectionOf(s *local.Session) *connection {
 	return &connection{Starter: s.Starter, address: s.Server.Address(), ui: s.Server.UI(), key: s.Server.Key()}
 }

@@ -153,7 +153,6 @@ func (f *benchFlags) run(ctx context.Context, a *app) error {
 	return errors.Join(b.report.print(out), writeFile(f.htmlFile, b.report.html))
 }
 
-// keep writes the JSON, so that a run that is ended leaves what it has measured.
 func (b *bench) keep() error {
 	return writeFile(b.jsonFile, func(to io.Writer) error { return printJSON(to, b.report) })
 }

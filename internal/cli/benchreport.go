@@ -15,7 +15,6 @@ import (
 	"github.com/gpumux/gpumux/internal/report"
 )
 
-// way is how a workload was run.
 type way string
 
 const (
@@ -37,13 +36,11 @@ type benchReport struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// unmeasured is a way to share a device, and why it was not measured.
 type unmeasured struct {
 	Sharing string `json:"sharing"`
 	Reason  string `json:"reason"`
 }
 
-// machine is where the report comes from.
 type machine struct {
 	OS        string `json:"os"`
 	CPUs      int    `json:"cpus"`
@@ -62,7 +59,6 @@ func (m machine) String() string {
 	return text
 }
 
-// benchRow is one workload run in one way.
 type benchRow struct {
 	Workload string `json:"workload"`
 	Size     int    `json:"size,omitempty"` // rows and columns of the matrices
@@ -129,7 +125,6 @@ func (r *benchReport) advise(workload string) {
 	}
 }
 
-// print writes the report for people.
 func (r *benchReport) print(to io.Writer) error {
 	fmt.Fprintln(to, r.Machine)
 	for _, each := range r.Unmeasured {
@@ -194,7 +189,6 @@ func (r *benchReport) html(to io.Writer) error {
 	return err
 }
 
-// share is "93% (91%-95%)".
 func (q quartiles) share() string {
 	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
 }

@@ -165,7 +165,6 @@ func (p *benchPool) piece(ctx context.Context, items int) (benchSample, error) {
 	return benchSampleOf(slices.Collect(maps.Values(ends)), p.clients()), err
 }
 
-// warm gives every slot an item, and returns the environment of a slot.
 func (p *benchPool) warm(ctx context.Context) (env map[string]string, err error) {
 	warmed := map[string][]int64{}
 	for range 5 { // each map may miss some of the slots

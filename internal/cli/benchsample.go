@@ -94,7 +94,6 @@ func (l *lane) result(row benchRow, alone, beside *lane) benchRow {
 	return row
 }
 
-// share divides a figure of each round by that of another lane.
 func (l *lane) share(base *lane, figure func(benchSample) float64) quartiles {
 	var shares []float64
 	for i, s := range l.samples {
@@ -105,7 +104,6 @@ func (l *lane) share(base *lane, figure func(benchSample) float64) quartiles {
 	return quartilesOf(shares)
 }
 
-// benchSample is the result of one piece, in seconds.
 type benchSample struct {
 	// rate is items per second in the steady state; 0 where the slots hardly worked at
 	// the same time.

@@ -117,7 +117,6 @@ func (b *bench) size(workload string) int {
 	return size
 }
 
-// benchStage is a workload in a pool.
 type benchStage struct {
 	workload string
 	way      way

@@ -38,7 +38,6 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	return m.err()
 }
 
-// checkOut keeps the results from overwriting the input.
 func (f *mapFlags) checkOut(m *mistakes) {
 	same := slices.ContainsFunc(f.source.in, func(in string) bool { return sameFile(in, f.out) })
 	m.when(same, "--out %s is the input itself; name another file", f.out)
@@ -115,7 +114,6 @@ func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
 	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
 }
 
-// cutTask reads TASK, or the command after --, and returns the other arguments.
 func (f *taskFlags) cutTask(m *mistakes, c *cobra.Command, args []string) (rest []string) {
 	dash := c.ArgsLenAtDash()
 	switch {
@@ -174,7 +172,6 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	}
 }
 
-// sameFile reports whether two names are of one regular file.
 func sameFile(a, b string) bool {
 	one, err1 := os.Stat(a)
 	two, err2 := os.Stat(b)

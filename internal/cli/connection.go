@@ -19,21 +19,18 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// connectionFlags adds the flags of a command that talks to Temporal.
 func (a *app) connectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
 	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
 	a.keysFlag(c)
 }
 
-// storeFlag adds the flag of a command that reads or writes large inputs and results.
 func (a *app) storeFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
 		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
 	c.Flags().Lookup("store").DefValue = ""
 }
 
-// keysFlag adds the flag of a command that reads or writes payloads or the store.
 func (a *app) keysFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.keysPath, "keys", os.Getenv("GPUMUX_KEYS"),
 		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
@@ -52,7 +49,6 @@ func (a *app) readKeys() (*codec.Keys, error) {
 	return keys, nil
 }
 
-// onServer makes c a command that uses a server.
 func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *connection, args []string) error) *cobra.Command {
 	a.connectionFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -89,7 +85,6 @@ func oneID(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// connection is a client with the starter over it.
 type connection struct {
 	*starter.Starter
 	// address is host:port of the server.
@@ -153,7 +148,6 @@ func (c *connection) Fleet() *fleet.Fleet {
 	return &fleet.Fleet{Client: c.Client, Namespace: c.Namespace}
 }
 
-// close ends the connection.
 func (c *connection) close() {
 	c.Starter.Close()
 	c.Client.Close()
@@ -167,7 +161,6 @@ func (c *connection) link(id string) string {
 	return c.page("/namespaces/" + url.PathEscape(c.Namespace) + "/workflows/" + url.PathEscape(id))
 }
 
-// page is the address of a path of the Web UI.
 func (c *connection) page(path string) string {
 	if c.key == "" {
 		return c.ui + path

@@ -25,13 +25,11 @@ import (
 
 func isURL(in string) bool { return strings.Contains(in, "://") }
 
-// addressOf is a URL without its parameters.
 func addressOf(in string) string {
 	address, _, _ := strings.Cut(in, "?")
 	return address
 }
 
-// isFolder reports whether an --in is a folder, or the URL of one, which ends in a slash.
 func isFolder(in string) bool {
 	if isURL(in) {
 		return strings.HasSuffix(addressOf(in), "/")
@@ -96,7 +94,6 @@ func dataset(ctx context.Context, in string) (files []member, err error) {
 	return files, err
 }
 
-// membersOf lists the objects in a folder on a server, or those that fit a pattern.
 func membersOf(ctx context.Context, in string) (files []member, pattern string, err error) {
 	address := addressOf(in)
 	fixed, _, _ := strings.Cut(address, "*")

@@ -25,12 +25,6 @@ import (
 	"github.com/gpumux/gpumux/internal/store"
 )
 
-// hostCommands returns the commands of the package, in the order of the help.
-func hostCommands(a *app) []*cobra.Command {
-	return []*cobra.Command{workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a), gpusCommand(a),
-		doctorCommand(a), benchCommand(a)}
-}
-
 func doctorCommand(a *app) *cobra.Command {
 	var python string
 	var asJSON bool
@@ -52,7 +46,6 @@ The exit code is 1 when a check failed.`,
 	return c
 }
 
-// checkStatus is the outcome of one check.
 type checkStatus string
 
 const (
@@ -63,7 +56,6 @@ const (
 	checkBad  checkStatus = "FAILED"
 )
 
-// finding is a line of `gpumux doctor`.
 type finding struct {
 	Check  string      `json:"check"`
 	Status checkStatus `json:"verdict"`
@@ -97,7 +89,6 @@ func (a *app) tell(ctx context.Context, findings []finding, asJSON bool, failed 
 	return nil
 }
 
-// printFindings writes a line for each finding, and below it what to do.
 func printFindings(to io.Writer, findings []finding) {
 	width := 0
 	for _, f := range findings {
@@ -154,7 +145,6 @@ func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
 	return nil, f
 }
 
-// checkWorkers returns the store to try too; none if it cannot be tried from here.
 func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []finding, storeURL string) {
 	add := func(check string, status checkStatus, detail, fix string) {
 		if f := (finding{check, status, detail, fix}); !slices.Contains(findings, f) {

@@ -196,7 +196,6 @@ func (n *namesFlag) String() string { return names.List(*n, ",") }
 
 func (n *namesFlag) Type() string { return "strings" }
 
-// parseArg reads --arg: a file of JSON, or else JSON itself.
 func (f *taskFlags) parseArg(text string) error {
 	read, unread := os.ReadFile(text)
 	if unread != nil {

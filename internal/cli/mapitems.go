@@ -21,7 +21,6 @@ func (f *mapFlags) results() (id string, values bool) {
 	return strings.CutPrefix(f.source.in[0], names.ResultsScheme)
 }
 
-// itemsHere reads the items of a map with --local.
 func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	id, values := f.results()
 	if !values {
@@ -72,10 +71,8 @@ func connectWithItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) 
 	return conn, nil
 }
 
-// slowInput is the wait for the end of the input before a map says that it waits.
 const slowInput = 2 * time.Second
 
-// readItems reads files, URLs and standard input to their ends.
 func readItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if slices.Contains(f.source.in, "-") {
 		slow := time.AfterFunc(slowInput, func() {

@@ -81,7 +81,6 @@ func resultsAs(name string) string {
 	return ending
 }
 
-// named sets the default name if the user gave none.
 func (o output) named(id string) (output, error) {
 	if o.path != unnamed {
 		return o, nil
@@ -233,7 +232,6 @@ func (o output) writeLine(to *bufio.Writer, line []byte, causes *starter.Causes)
 	return to.WriteByte('\n')
 }
 
-// pick returns the part of a result to write, or nil. It decodes only for Values.
 func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err

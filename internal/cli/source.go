@@ -39,7 +39,6 @@ type source struct {
 	numbers, glob string
 }
 
-// removeSpooled deletes the copy of the items that Read may have made.
 func removeSpooled(m *starter.Map) {
 	if m.Spooled != nil {
 		_ = m.Spooled.Remove()
@@ -64,12 +63,10 @@ func (s source) read(ctx context.Context, m *starter.Map) (err error) {
 	return spool(inputs, strings.Join(labels, ", "), m)
 }
 
-// useValues makes the values of a results file the items of a map.
 func useValues(open func() (io.ReadCloser, error), label string, m *starter.Map) error {
 	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label, m)
 }
 
-// each is items.EachItem of In.
 func (s source) each(ctx context.Context, f func(item []byte, wrong *gpumux.SourceError) error) error {
 	inputs, _, err := s.inputs(ctx)
 	if err != nil {
@@ -190,7 +187,6 @@ func (s source) formatOf(in string) (items.Format, error) {
 	return format, nil
 }
 
-// refusedEndings are endings of formats that cannot be read. Any other name means JSON lines.
 var refusedEndings = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {

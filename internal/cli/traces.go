@@ -18,10 +18,8 @@ import (
 	"github.com/gpumux/gpumux/internal/tracing"
 )
 
-// lastSpans is how long the end of the program waits for the last spans.
 const lastSpans = 3 * time.Second
 
-// tracesWanted reports whether the environment says where spans go.
 func tracesWanted() bool {
 	set := func(name string) bool { return os.Getenv(name) != "" }
 	return (set("OTEL_EXPORTER_OTLP_ENDPOINT") || set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")) &&

@@ -14,10 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// hinted matches a command in a text.
 var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
-// takesStore has the commands that talk to a server, and whether they take --store.
 var takesStore = map[string]bool{"map": true, "run": true, "show": true, "logs": true, "results": true, "retry": true, "doctor": true,
 	"prune": true, "ls": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
 
@@ -68,7 +66,6 @@ func shellLine(command []string) string {
 
 const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"
 
-// printJSON writes v for programs.
 func printJSON(to io.Writer, v any) error {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
@@ -111,23 +108,18 @@ type exitCode int
 // Error is for logs.
 func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// mistakes collects what is wrong with a command line.
 type mistakes []string
 
-// add adds a mistake.
 func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
 
-// when adds a mistake if it was made.
 func (m *mistakes) when(made bool, format string, args ...any) {
 	if made {
 		m.add(format, args...)
 	}
 }
 
-// err is all of them as one error, or nil.
 func (m mistakes) err() error {
 	if len(m) == 0 {
 		return nil

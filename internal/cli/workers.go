@@ -57,7 +57,6 @@ process for the next item, fresh starts one for every item.`,
 	})
 }
 
-// onWorkers makes c a command that prints what workers say.
 func onWorkers(a *app, c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)
