@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -185,26 +186,36 @@ func findUI(o client.Options) string {
 	return "http://127.0.0.1:8233"
 }
 
-const completing = 2 * time.Second
-
-// completion completes words that a server knows, if one answers.
-func (a *app) completion(words func(ctx context.Context, conn *connection) ([]string, error)) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completion completes IDs of maps, or names of tasks, if a server answers soon.
+func (a *app) completion(tasks bool) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(c.Context(), completing)
+		if c.Flags().Lookup("store") != nil && !tasks { // it shows maps of this machine too
+			states, _ := local.States()
+			for _, state := range states {
+				words = append(words, state.ID)
+			}
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
 		defer cancel()
 		conn, err := a.connect(ctx)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveDefault
+			return words, cobra.ShellCompDirectiveDefault
 		}
 		defer conn.close()
-		found, err := words(ctx, conn)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveDefault
+		if tasks {
+			workers, _ := conn.Fleet().Workers(ctx)
+			for _, task := range report.TasksOf(workers) {
+				words = append(words, task.Name)
+			}
+		} else {
+			maps, _ := conn.List(ctx, starter.ListOptions{Limit: 50})
+			for _, m := range maps {
+				words = append(words, m.ID)
+			}
 		}
-		slices.Sort(found)
-		return slices.Compact(found), cobra.ShellCompDirectiveDefault
+		return words, cobra.ShellCompDirectiveDefault
 	}
 }

@@ -172,13 +172,10 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		gpusCommand(a), doctorCommand(a), benchCommand(a))
 	root.AddCommand(versionCommand(a))
 	for _, c := range root.Commands() {
-		switch {
-		case slices.Contains([]string{"show", "logs", "results"}, c.Name()):
-			c.ValidArgsFunction = andHere(a.completion(mapIDs))
-		case strings.HasSuffix(c.Use, " ID"):
-			c.ValidArgsFunction = a.completion(mapIDs)
-		case c.Name() == "map" || c.Name() == "run":
-			c.ValidArgsFunction = a.completion(taskNames)
+		if strings.HasSuffix(c.Use, " ID") {
+			c.ValidArgsFunction = a.completion(false)
+		} else if c.Name() == "map" || c.Name() == "run" {
+			c.ValidArgsFunction = a.completion(true)
 		}
 	}
 	return root
@@ -199,35 +196,6 @@ func versionCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
-}
-
-func andHere(atServer cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ids, directive := atServer(c, args, typed)
-		if states, err := local.States(); err == nil && len(args) == 0 {
-			for _, state := range states {
-				ids = append(ids, state.ID)
-			}
-		}
-		return ids, directive
-	}
-}
-
-func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
-	const limit = 50
-	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
-	for _, m := range maps {
-		ids = append(ids, m.ID)
-	}
-	return ids, err
-}
-
-func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
-	workers, err := conn.Fleet().Workers(ctx)
-	for _, task := range report.TasksOf(workers) {
-		names = append(names, task.Name)
-	}
-	return names, err
 }
 
 // flagMistake adds to a mistake in a flag what was likely meant.
