@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -140,24 +139,5 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 				require.EqualValues(t, (40+50+size)*mib, got[i].Peak, "item %d", i)
 			}
 		})
-	}
-}
-
-// BenchmarkSlot_FullAllocators gives the throughput of items of 4 ms beside an allocator
-// that holds 94 % of the budget.
-func BenchmarkSlot_FullAllocators(b *testing.B) {
-	for _, function := range []string{"compiled", "cached"} {
-		for name, budget := range map[string]gpumux.Size{"none": 0, "budget": 1000 * mib} {
-			b.Run(function+"/"+name, func(b *testing.B) {
-				s, task := counted(b, function, budget)
-				call := slot.Call{Work: work(memoryItem{Size: 850})}
-				require.NoError(b, s.Run(context.Background(), task, call))
-				call.Work = work(repeated(memoryItem{Size: 850}, b.N)...)
-				b.ResetTimer()
-				began := time.Now()
-				require.NoError(b, s.Run(context.Background(), task, call))
-				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "items/s")
-			})
-		}
 	}
 }

@@ -90,13 +90,6 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
-	s, task := onBoard(t)
-	got, err := s.run(task, slot.Call{Work: work(quick(100, 99, object{"how": "kill"})...)})
-	sequence(t, got, 99)
-	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
-}
-
 // The worker sees results on the board while a long item runs. That item ends only when
 // the worker has seen them.
 func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
@@ -192,24 +185,6 @@ func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 	}
 }
 
-// The worker encodes bytes as base64, from the board and from frames.
-func TestBoard_BytesOfEverySize(t *testing.T) {
-	s, task := onBoard(t)
-	times := []int{1, 100_000, 7, 43_000, 2}
-	var items []any
-	for i := range 100 {
-		items = append(items, object{"i": i, "how": "bytes", "times": times[i%len(times)]})
-	}
-	got, err := s.run(task, slot.Call{Work: work(items...)})
-	require.NoError(t, err)
-	require.Len(t, got, 100)
-	for i, d := range got {
-		var value []byte
-		require.NoError(t, json.Unmarshal(d.Value, &value))
-		require.Equal(t, strings.Repeat(fmt.Sprintf("%06d", i), times[i%len(times)]), string(value))
-	}
-}
-
 // When the worker takes results slowly, the process waits while the board is full.
 func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	s, task := onBoard(t)
@@ -228,20 +203,6 @@ func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	require.NoError(t, err)
 	sequence(t, got, 60)
 	require.LessOrEqual(t, highest, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
-}
-
-func TestBoard_OutputBelongsToItsItem(t *testing.T) {
-	s, task := onBoard(t)
-	items := make([]any, 200)
-	for i := range items {
-		items[i] = object{"i": i, "how": "print"}
-	}
-	got, err := s.run(task, slot.Call{Work: work(items...)})
-	require.NoError(t, err)
-	sequence(t, got, 200)
-	for i, d := range got {
-		require.Equal(t, strings.Repeat(fmt.Sprintf("this is %d\n", i), i%3), d.Printed)
-	}
 }
 
 // A forked child that returns from the task must not answer, whether or not Python knows
@@ -274,38 +235,14 @@ func scribble(how string, say func(header, body string)) bool {
 		return append(append(b, make([]byte, 40)...), value...)
 	}
 	switch how {
-	case "board: told of nothing":
-		say(`{"type":"posted","board":64}`, "")
 	case "board: told of more than there is":
 		say(`{"type":"posted","board":9007199254740992}`, "")
-	case "board: no number":
-		say(`{"type":"posted","board":-1}`, "")
-	case "board: garbage and no word":
-		garbage := []byte(strings.Repeat("garbage!", 1000))
-		board.WriteAt(garbage, 0)
-	case "board: beyond the end":
-		post(64, record(100, 1, "7       "))
 	case "board: another run":
 		post(64, record(1, 9, "7       "))
 	case "board: no JSON":
 		post(64, record(2, 1, "]]      "))
-	case "board: no such kind":
-		lie := record(1, 1, "7       ")
-		lie[20] = 4
-		post(64, lie)
-	case "board: an array that is none":
-		lie := record(8, 1, "u\x01\x01\x00\xff\xff\xff\xff")
-		lie[20] = 2
-		post(64, lie)
-	case "an array that is none":
-		say(`{"type":"results","run":1,"n":0,"sizes":[12],"kinds":[2],"busy":[0]}`, "f\x08\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00")
-	case "kinds for more values":
-		say(`{"type":"results","run":1,"n":0,"sizes":[1],"kinds":[0,0],"busy":[0]}`, "7")
 	case "board: one result, then garbage":
 		post(128, append(record(1, 1, "7       "), record(200, 1, "7       ")...))
-	case "board: garbage and death":
-		post(64, record(100, 1, "7       "))
-		os.Exit(0)
 	case "board: cut short":
 		if err := board.Truncate(0); err == nil {
 			board.WriteAt([]byte("it let itself be cut"), 0)

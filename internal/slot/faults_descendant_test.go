@@ -97,6 +97,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 			rig.Wait(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
 			require.NoError(t, s.Stop(t.Context()))
 			require.ErrorIs(t, <-ended, slot.ErrStopped)
+			require.ErrorIs(t, s.Run(t.Context(), launch.Task{}, slot.Call{}), slot.ErrStopped)
 			require.Empty(t, s.left())
 		})
 	}

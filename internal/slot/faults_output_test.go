@@ -1,8 +1,6 @@
 package slot_test
 
 import (
-	"context"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,70 +43,6 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	s.works()
 }
 
-// The process can change the file of its output. That costs lines of output at most.
-func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"cut", "shell", "huge"} {
-		for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
-			t.Run(fmt.Sprintf("%s/%s", how, mode), func(t *testing.T) {
-				t.Parallel()
-				s := newStand(t, mode)
-				task := s.task("item")
-				task.Python = "output.py:item"
-				got, err := s.run(task, slot.Call{Work: work(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
-					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
-				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
-				f := fault(t, err)
-				require.Equal(t, gpumux.FaultCrash, f.Kind)
-				if mode == gpumux.ModeFresh {
-					// An item's output is read when it ends, and holds nothing of another item.
-					for i, d := range got {
-						require.True(t, strings.HasSuffix(d.Printed, fmt.Sprintf("the end of %d\n", i)))
-						require.Less(t, len(d.Printed), 20<<10)
-					}
-					require.True(t, strings.HasSuffix(f.Tail, "the end of 3\n"))
-				}
-				s.works()
-			})
-		}
-	}
-}
-
-// Output while no item runs costs no memory either.
-func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		rig.Because(t, rig.Linux, "no other takes back a part of a file")
-	}
-	for _, when := range []string{"import", "idle"} {
-		t.Run(when, func(t *testing.T) {
-			t.Parallel()
-			s := newStand(t, gpumux.ModePersistent)
-			task := s.task("item", "FLOODS", when)
-			task.Python = "output.py:item"
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := make(chan error, 1)
-			go func() {
-				ended <- s.Run(ctx, task, slot.Call{Work: work(object{"i": 0})})
-			}()
-			if when == "idle" {
-				require.NoError(t, <-ended)
-			}
-			require.Eventually(t, func() bool {
-				text, _ := os.ReadFile(s.log)
-				pid, _, _ := strings.Cut(string(text), "\n")
-				file, err := os.Stat("/proc/" + pid + "/fd/1")
-				return err == nil && file.Size() > 32<<20 && file.Sys().(*syscall.Stat_t).Blocks*512 < file.Size()/4
-			}, time.Minute, time.Millisecond)
-			if when == "import" {
-				cancel()
-				require.ErrorIs(t, <-ended, context.Canceled)
-			}
-		})
-	}
-}
-
 // Another process may hold a command's standard output and live on. Nobody waits for it,
 // and the output is whole.
 func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
@@ -142,24 +76,6 @@ sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 		require.Nil(t, d.Fault)
 		require.Len(t, d.Value, size+2)
 	}
-}
-
-// A thread may print after its item has returned. At worst this text is in the next
-// item's output.
-func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
-	t.Parallel()
-	s := newStand(t, gpumux.ModePersistent)
-	gate := s.log + ".gate"
-	got, err := s.run(s.task("late"), slot.Call{Work: work(gate)})
-	require.NoError(t, err)
-	require.Empty(t, got[0].Printed)
-	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, time.Minute, time.Millisecond)
-	got, err = s.run(s.task("late"), slot.Call{Work: work(nil, nil)})
-	require.NoError(t, err)
-	require.Len(t, got, 2)
-	require.Equal(t, "from the item before\n", got[0].Printed)
-	require.Empty(t, got[1].Printed)
 }
 
 func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {

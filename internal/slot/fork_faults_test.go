@@ -79,18 +79,6 @@ def item(x): return 'gpumux.process.template' in sys.modules
 	}
 }
 
-func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
-	for _, how := range []string{"hang", "stubborn", "stop", "bomb"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			s := newStand(t, gpumux.ModeFresh)
-			s.canceled(s.task("item"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(object{"i": 0}, object{"i": 1, "end": how})})
-			s.works()
-			require.NotEmpty(t, s.templates())
-		})
-	}
-}
-
 func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModeFresh)

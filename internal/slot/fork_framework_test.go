@@ -125,25 +125,6 @@ func TestFork_Frameworks(t *testing.T) {
 	}
 }
 
-// The framework's random numbers differ between items, as in new interpreters.
-func TestFork_RandomStateOfTorch(t *testing.T) {
-	interpreter := withModule(t, "torch")
-	f := newForge(t, "import torch\ndef item(x): return [float(torch.rand(1))]\n")
-	for _, differ := range []bool{true, false} {
-		task := f.task("item")
-		task.Interpreter = interpreter
-		got, err := run(t, f.slot("cpu/0", nil), task, slot.Call{Work: work(ints(3)...)})
-		require.NoError(t, err)
-		var list []string
-		for _, d := range got {
-			list = append(list, string(d.Value))
-		}
-		columns(t, list, differ)
-		f.write("tasks.py", "import torch\ntorch.manual_seed(3)\ndef item(x): return [float(torch.rand(1))]\n")
-	}
-	require.Len(t, f.logged("template ready"), 2)
-}
-
 // withModule finds a Python that has a module, among those in GPUMUX_TEST_FRAMEWORKS and
 // the tests' own.
 func withModule(t *testing.T, module string) string {

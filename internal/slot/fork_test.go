@@ -305,27 +305,6 @@ def item(x):
 	require.Len(t, left, 3, "the import's folder is there for all items, and theirs is gone: %v", left)
 }
 
-// If the import redirects standard output, that stays. All other output belongs to the
-// item.
-func TestFork_OutputThatTheImportTurnedAway(t *testing.T) {
-	f := newForge(t, `
-null = os.open(os.devnull, os.O_RDWR)
-os.dup2(null, 1)
-os.close(null)
-def item(x):
-    print("out")
-    print("err", x, file=sys.stderr)
-    return ['gpumux.process.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
-`)
-	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), slot.Call{Work: work(ints(2)...)})
-	require.NoError(t, err)
-	for i, d := range got {
-		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
-		require.Empty(t, d.Fault)
-		require.Equal(t, fmt.Sprintf("err %d\n", i), d.Printed)
-	}
-}
-
 func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
 	f := newForge(t, "import near\nvalue = 1\ndef item(x): return [value, near.value]\n")
 	f.write("near.py", "value = 1\n")

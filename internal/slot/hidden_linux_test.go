@@ -1,8 +1,6 @@
 package slot_test
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,28 +84,4 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `""`, string(got[0].Value))
 	require.Contains(t, got[0].Printed, "Permission denied")
-}
-
-func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
-	worker, home := t.TempDir(), t.TempDir()
-	t.Setenv("HOME", worker)
-	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("PYTHONUSERBASE", "")
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: home})
-	defer s.Stop(context.Background())
-	env := func(task launch.Task) (env map[string]string) {
-		got, err := run(t, s, task, slot.Call{Work: work(1)})
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(got[0].Value, &env))
-		return env
-	}
-	task := python(folder(t), "environ")
-	saw := env(task)
-	require.Equal(t, home, saw["HOME"])
-	require.Equal(t, filepath.Join(worker, ".cache"), saw["XDG_CACHE_HOME"], "models that were downloaded are there")
-	require.Equal(t, filepath.Join(worker, ".local"), saw["PYTHONUSERBASE"], "so are packages installed for the user")
-	task.PassEnv = []string{"HOME"}
-	require.Equal(t, worker, env(task)["HOME"], "unless it is asked for")
-	task.Env = map[string]string{"HOME": "/srv/home"}
-	require.Equal(t, "/srv/home", env(task)["HOME"])
 }

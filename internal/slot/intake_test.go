@@ -18,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
-	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // faltering gives the items of a list, and then calls then.
@@ -200,44 +199,4 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 40, done)
 	require.LessOrEqual(t, highest.Load(), int64(4))
-}
-
-// A process that hangs reads nothing. The slot ends it even when much data waits for it.
-func TestIntake_AHangBehindLargeItems(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"timeout", "cancel", "stop"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			s := newStand(t, gpumux.ModePersistent)
-			task := s.task("items")
-			task.Python = "board.py:items"
-			list := quick(100, 30, object{"how": "hang"})
-			for i := range list {
-				list[i].(object)["pad"] = strings.Repeat("x", 1<<20)
-			}
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			call := slot.Call{Work: work(list...)}
-			if how == "timeout" {
-				call.Timeout = 4 * patience
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- s.Run(ctx, task, call) }()
-			rig.Wait(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
-			switch enough := errors.New("enough"); how {
-			case "timeout":
-				require.Equal(t, gpumux.FaultTimeout, fault(t, <-ended).Kind)
-			case "cancel":
-				// If the owner waited for the process, it would be blocked by now.
-				<-time.After(2 * patience)
-				cancel(enough)
-				require.ErrorIs(t, <-ended, enough)
-			case "stop":
-				<-time.After(2 * patience)
-				require.NoError(t, s.Stop(t.Context()))
-				require.ErrorIs(t, <-ended, slot.ErrStopped)
-			}
-			require.Empty(t, s.left())
-		})
-	}
 }

@@ -61,20 +61,6 @@ func TestSlot_SaysWhatRuns(t *testing.T) {
 	require.Nil(t, s.Stats().Running)
 }
 
-// A command is an item of its own.
-func TestSlot_SaysWhichCommandRuns(t *testing.T) {
-	s, open := newSlot(t), filepath.Join(t.TempDir(), "open")
-	task := launch.Task{Name: "wait", Command: []string{"sh", "-c", `while [ ! -e "$1" ]; do sleep 0.01; done; echo 1`, "sh", open}, Dir: t.TempDir()}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- s.Run(t.Context(), task, slot.Call{Work: work(nil)})
-	}()
-	require.Eventually(t, func() bool { r := s.Stats().Running; return r != nil && r.Index == 0 }, time.Minute, time.Millisecond)
-	require.NoError(t, os.WriteFile(open, nil, 0o644))
-	require.NoError(t, <-ended)
-	require.Nil(t, s.Stats().Running)
-}
-
 // A start has the limit of its task rather than the slot's, says since when it goes on,
 // and where it was when its time was over.
 func TestSlot_SaysWhatStarts(t *testing.T) {

@@ -80,16 +80,3 @@ func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
 	short := "crash start true raise the limits on open files and processes of the worker, or use fewer slots\n"
 	require.Equal(t, short+short+short+"\n\n\n", string(out))
 }
-
-// A program that is missing for one item will be missing for the next one too.
-func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
-	s, dir := newSlot(t), folder(t)
-	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
-	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
-		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, slot.Call{Work: work(1)})
-		f := fault(t, err)
-		require.Equal(t, gpumux.FaultBadInput, f.Kind, program)
-		require.Equal(t, "start", f.Op)
-		require.False(t, f.Blameless)
-	}
-}

@@ -160,9 +160,11 @@ func TestSlot_CallsShareAProcess(t *testing.T) {
 	s := newShared(t)
 	_, room := s.Room()
 	require.Zero(t, room, "nobody knows that the task can")
-	a := s.call(s.task(), slot.Call{}, "a0", "a1", "a2")
+	var spare atomic.Int32
+	a := s.call(s.task(), slot.Call{Spare: func() { spare.Add(1) }}, "a0", "a1", "a2")
 	s.noted("began a0", "began a1", "began a2")
 	s.roomy(1)
+	require.Eventually(t, func() bool { return spare.Load() == 1 }, time.Minute, time.Millisecond, "it tells of its room")
 	_, room = s.Room()
 	require.EqualValues(t, 3, room, "half as many as run wait for those, less what there is")
 	b := s.call(s.task(), slot.Call{}, "b0", "b1", "b2")
@@ -180,18 +182,6 @@ func TestSlot_CallsShareAProcess(t *testing.T) {
 	require.Equal(t, pid, s.PID())
 	require.EqualValues(t, 1, s.Stats().Processes)
 	require.Eventually(t, func() bool { n, room := s.Room(); return n == 0 && room == 0 }, time.Minute, time.Millisecond)
-}
-
-// The slot tells when there is room, and again when a call has come and left some.
-func TestSlot_TellsOfRoom(t *testing.T) {
-	s := newShared(t)
-	var spare atomic.Int32
-	a := s.call(s.task(), slot.Call{Spare: func() { spare.Add(1) }}, "a0")
-	require.Eventually(t, func() bool { return spare.Load() == 1 }, time.Minute, time.Millisecond)
-	b := s.call(s.task(), slot.Call{}, "b0")
-	require.Eventually(t, func() bool { return spare.Load() == 2 }, time.Minute, time.Millisecond)
-	s.open("a0", "b0")
-	require.NoError(t, errors.Join(<-a.ended, <-b.ended))
 }
 
 // What cannot share a process waits for the end of those that do, and so does what comes

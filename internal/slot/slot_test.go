@@ -32,8 +32,6 @@ import (
 func TestMain(m *testing.M) {
 	process.Dedicate()
 	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
-	case "worker":
-		doomed()
 	case "faulty":
 		faulty()
 	case "abandoned":
@@ -76,7 +74,6 @@ import gpumux, json, logging, os, signal, subprocess, sys, time, threading
 
 def double(x): return 2 * x
 def pid(x): return os.getpid()
-def ppid(x): return [os.getpid(), os.getpgid(0)]
 def fail_on_3(x):
     if x == 3: raise ValueError("three is not allowed")
     return x
@@ -98,32 +95,11 @@ def hang(x):
     if x == "stubborn": signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if x: time.sleep(600)
     return x
-def family(x):
-    # a child in the group, and one that leaves it
-    a = subprocess.Popen(["sleep", "600"])
-    b = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    open(x, "w").write(f"{os.getpid()} {a.pid} {b.pid}")
-    if x.endswith("die"): os.kill(os.getpid(), signal.SIGKILL)
-    if x.endswith("hang"): time.sleep(600)
-    return x
-def garbage(x):
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            if "socket" in os.readlink("/proc/self/fd/" + fd): os.write(int(fd), b"\x00\x00\x00\x05hello")
-        except OSError: pass
-    time.sleep(60)
-def close_wire(x):
-    os.closerange(3, 2048)
-    time.sleep(60)
 def flaky(path):
     n = int(open(path).read() or 0) + 1 if os.path.exists(path) else 1
     open(path, "w").write(str(n))
     if n < 3: raise RuntimeError(f"try {n}")
     return [n, os.getpid()]
-def touch_then_fail(x):
-    open(x["file"], "a").write(str(x["i"]) + "\n")
-    if x["i"] == 2: raise MemoryError("no more")
-    return x["i"]
 def flood(x):
     for _ in range(x): os.write(1, b"x" * 65536)
     return x

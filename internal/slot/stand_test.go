@@ -267,3 +267,11 @@ var native = sync.OnceValue(func() string {
 	}
 	return ""
 })
+
+// state returns the letter for the state of a process, given as its folder in /proc. It
+// is empty when the process is gone.
+func state(process string) string {
+	stat, _ := os.ReadFile(filepath.Join(process, "stat"))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return rest[:min(1, len(rest))]
+}

@@ -70,29 +70,6 @@ def class_of(name):
     return made
 
 
-def replay(i):
-    """Die, or raise, as the case with this index in diagnosis.json says."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../diagnosis/testdata/diagnosis.json")) as file:
-        case = json.load(file)[i]
-    os.write(2, case["tail"].encode())
-    if case["signal"]:
-        number = getattr(signal, case["signal"])
-        if number != signal.SIGKILL:
-            # No handler: neither faulthandler's nor the runtime's own.
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        time.sleep(600)
-    if case["exit"] is not None:
-        os._exit(case["exit"])
-    error = None
-    for each in reversed([{"class": case["class"], "message": case["message"]}, *case["chain"]]):
-        cause, error = error, class_of(each["class"])(each["message"])
-        error.__cause__ = cause
-    # Where torch, CuPy and Numba have the number.
-    error.error_code = error.status = error.code = case["code"]
-    raise error
-
-
 def bomb():
     """Fork as long as the system lets anybody do it."""
     if os.getuid() == 0:
@@ -193,21 +170,6 @@ def flood(x):
     while x:
         os.write(1, b"endless " * 8192)
     return x
-
-
-def late(gate):
-    """Print from another thread after the item has returned."""
-    if gate is None:
-        return None
-
-    def speak():
-        while not os.path.exists(gate):
-            time.sleep(0.002)
-        os.write(1, b"from the item before\n")
-        open(gate + ".said", "w").close()
-
-    threading.Thread(target=speak).start()
-    return None
 
 
 def daemon(x):
