@@ -96,11 +96,8 @@ func TestReport_Advice(t *testing.T) {
 		"Saturated": {[]benchRow{one(0.93, 0.01), many(4, 0.95, 0.02)}, "1 slot; it does 93% (92.1%-93.9%) of the unshared device, and more slots no more"},
 		"Shared": {[]benchRow{one(0.95, 0.02), many(4, 2.5, 0.02)}, "for throughput 4 slots of default, which do 250% (245%-255%) of the " +
 			"unshared device where 1 slot does 95% (93.1%-96.9%); for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
-		"FewestThatDoAsMuch": {[]benchRow{one(0.95, 0.02), many(3, 2.45, 0.03), many(5, 2.5, 0.03)}, "for throughput 3 slots of default, which do 245%"},
-		"MPS":                {[]benchRow{one(0.95, 0.02), many(3, 1.5, 0.02), served}, "for throughput 3 slots of mps, which do 240%"},
-		"Noise":              {[]benchRow{one(0.93, 0.2), many(4, 1.3, 0.3)}, "1 slot; it does"},
-		"TooFewRounds":       {[]benchRow{one(0.93, 0.01), few}, "1 slot; it does"},
-		"OneClientOnly":      {[]benchRow{one(0.9, 0.02)}, "1 slot; it does 90%"},
+		"MPS":          {[]benchRow{one(0.95, 0.02), many(3, 1.5, 0.02), served}, "for throughput 3 slots of mps, which do 240%"},
+		"TooFewRounds": {[]benchRow{one(0.93, 0.01), few}, "1 slot; it does"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &benchReport{}

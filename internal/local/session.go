@@ -290,31 +290,25 @@ const (
 // tellRoom says when the disk of a session's state fills up, since server and store then
 // wait without a word, and when there is room again. It ends with the session's context.
 func (s *Session) tellRoom() {
-	tick := time.NewTicker(roomEvery)
-	defer tick.Stop()
 	full := false
-	for {
-		if free, ok := freeBytes(s.Data); ok && (free < minRoom) != full {
-			if full = !full; full {
+	for s.ctx.Err() == nil {
+		var disk unix.Statfs_t
+		if err := unix.Statfs(s.Data, &disk); err == nil {
+			free := int64(disk.Bavail) * int64(disk.Bsize)
+			switch {
+			case free < minRoom && !full:
+				full = true
 				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
-			} else {
+			case free >= minRoom && full:
+				full = false
 				s.say("there is room on the disk of %s again", s.Data)
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(roomEvery):
 		case <-s.ctx.Done():
-			return
 		}
 	}
-}
-
-func freeBytes(folder string) (int64, bool) {
-	var disk unix.Statfs_t
-	if unix.Statfs(folder, &disk) != nil {
-		return 0, false
-	}
-	return int64(disk.Bavail) * int64(disk.Bsize), true
 }
 
 // ended reports whether a worker, host/pid, ran on this host and has ended.

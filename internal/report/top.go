@@ -4,11 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	tea "github.com/charmbracelet/bubbletea"
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/mattn/go-runewidth"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -191,4 +198,183 @@ func (m *model) shown() []slotRow {
 		return cmp.Compare(b.Faults, a.Faults)
 	})
 	return rows
+}
+
+// maxMaps and maxSick limit the lines about maps and about sick devices.
+const maxMaps, maxSick = 5, 3
+
+const (
+	bold    = "\x1b[1m"
+	reverse = "\x1b[7m"
+	red     = "\x1b[31m"
+	noStyle = "\x1b[0m"
+)
+
+var orderNames = [orders]string{"place", "memory", "items/s", "faults"}
+
+func (m *model) page() int {
+	return max(1, m.height-len(m.head())-2)
+}
+
+// View is bubbletea's: the whole picture.
+func (m *model) View() string {
+	lines := m.head()
+	rows := m.shown()
+	end := min(len(rows), m.first+m.page())
+	lines = append(lines, reverse+m.line(cells{"WORKER", "SLOT", "DEVICE", "STATE", "MEMORY", "ITEMS/S", "ITEMS", "FAULTS", "RUNS"})+noStyle)
+	for _, r := range rows[min(m.first, end):end] {
+		line := m.slot(r)
+		if r.Faults > 0 && m.order == byFaults {
+			line = red + line + noStyle
+		}
+		lines = append(lines, line)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	shown := "all slots"
+	if m.busy {
+		shown = "slots that work"
+	}
+	foot := fmt.Sprintf("%d-%d of %d, %s by %s   q leaves, s sorts, b busy ones, PgDn PgUp", min(m.first+1, end), end, len(rows), shown, orderNames[m.order])
+	return strings.Join(append(lines, m.fit(foot)), "\n")
+}
+
+func (m *model) head() []string {
+	slots, busy, rate, silent := 0, 0, 0.0, []string{}
+	for _, r := range m.rows {
+		slots++
+		rate += r.rate
+		if r.Map != "" {
+			busy++
+		}
+	}
+	for _, w := range m.now.Workers {
+		if w.Offer == nil {
+			silent = append(silent, w.Identity)
+		}
+	}
+	title := fmt.Sprintf("gpumux %s  %s, %d of %d slots busy, %s", m.o.Title, english.Plural(len(m.now.Workers), "worker", ""), busy, slots,
+		PerSecond(rate))
+	lines := []string{bold + m.fit(title) + noStyle}
+	switch {
+	case m.failed != nil:
+		lines = append(lines, red+m.fit(OneLine(m.failed.Error(), 300))+noStyle)
+	case m.now.At.IsZero():
+		lines = append(lines, "asking the workers")
+	case len(silent) > 0:
+		lines = append(lines, red+m.fit("no answer from "+strings.Join(silent, ", "))+noStyle)
+	}
+	sick := m.sick()
+	for _, text := range sick[:min(maxSick, len(sick))] {
+		lines = append(lines, red+m.fit(text)+noStyle)
+	}
+	if more := len(sick) - maxSick; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more devices get no work; gpumux workers --json", more))
+	}
+	for _, each := range m.now.Maps[:min(maxMaps, len(m.now.Maps))] {
+		lines = append(lines, m.fit(m.mapLine(each)))
+	}
+	if more := len(m.now.Maps) - maxMaps; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
+	}
+	return append(lines, "")
+}
+
+// sick says which devices get no work, and why.
+func (m *model) sick() (lines []string) {
+	for _, w := range m.now.Workers {
+		if w.Offer == nil {
+			continue
+		}
+		for _, p := range w.Offer.Pools {
+			for _, d := range slices.Sorted(maps.Keys(p.Cordoned)) {
+				lines = append(lines, fmt.Sprintf("%s of pool %s at %s gets no work: %s", d, p.Name, w.Identity, OneLine(p.Cordoned[d], 300)))
+			}
+		}
+	}
+	return lines
+}
+
+func (m *model) mapLine(each starter.MapInfo) string {
+	if each.Succeeded < 0 {
+		return each.ID + "  no answer"
+	}
+	done := each.Succeeded + each.Failed
+	line := fmt.Sprintf("%s  %s/%s", each.ID, humanize.Comma(done), Count(each.Items))
+	if each.Items > 0 {
+		line += fmt.Sprintf(" %d%%", 100*done/each.Items)
+	}
+	if each.Paused {
+		line += "  paused"
+	} else if rate := m.rates[each.ID]; rate > 0 {
+		line += "  " + PerSecond(rate)
+	}
+	if each.Failed > 0 {
+		line += fmt.Sprintf("  %s failed", humanize.Comma(each.Failed))
+	}
+	return line
+}
+
+const wideTerminal = 110
+
+// cells are the columns of a line; the last takes the rest of the width.
+type cells struct{ worker, slot, device, state, memory, rate, items, faults, runs string }
+
+func (m *model) line(c cells) string {
+	if m.width < wideTerminal {
+		return m.fit(fmt.Sprintf("%s %-7s %-8s %14s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
+	}
+	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %14s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
+		c.faults, c.runs))
+}
+
+func (m *model) slot(r slotRow) string {
+	c := cells{worker: r.host, slot: r.Name, device: r.Device, state: r.State, memory: memoryText(r.Held, r.budget), rate: "-",
+		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: runs(r)}
+	if r.rate > 0 {
+		c.rate = strings.TrimSuffix(PerSecond(r.rate), "/s")
+	}
+	return m.line(c)
+}
+
+// runs returns a slot's map, else its task; the progress of its item stands before it.
+func runs(r slotRow) string {
+	what := cmp.Or(r.Map, r.Task)
+	if r.State == "starting" && r.For > 0 {
+		return fmt.Sprintf("%s has been importing for %s  %s", r.Task, time.Duration(r.For).Round(time.Second), r.Map)
+	}
+	if r.Progress == "" {
+		return what
+	}
+	item := ""
+	if r.Item != nil {
+		item = fmt.Sprintf("item %d ", *r.Item)
+	}
+	return fmt.Sprintf("%s%s  %s", item, OneLine(r.Progress, 60), what)
+}
+
+func memoryText(held, budget gpumux.Size) string {
+	text := "-"
+	if held > 0 {
+		text = held.String()
+	}
+	if budget > 0 {
+		text += "/" + budget.String()
+	}
+	return text
+}
+
+func cut(text string, width int) string {
+	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
+}
+
+// fit cuts a line to the terminal, with ? for control characters.
+func (m *model) fit(line string) string {
+	return runewidth.Truncate(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, line), m.width, "…")
 }

@@ -11,14 +11,180 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
+
+// listed bounds the lines of running items and of chunks in flight.
+const listed = 10
+
+// Detail writes all about a map for people.
+func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
+	to = Visible(to)
+	p := d.Progress
+	var peaks *gpumux.Peaks
+	var faults map[gpumux.FaultKind]int64
+	status, items := string(d.Status), Count(d.Items)
+	var succeeded, failed, took, waits, memory, reduces string
+	switch {
+	case p != nil:
+		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
+		if p.Paused {
+			status = "paused"
+		} else if p.Phase != gpumux.PhaseRunning {
+			status += ", " + string(p.Phase)
+		}
+	case d.Summary != nil:
+		faults, peaks, reduces = d.Summary.Faults, d.Summary.Peak, Reduced(*d.Summary)
+	}
+	if d.Input != "" {
+		items += " from " + d.Input
+	}
+	if d.Succeeded >= 0 {
+		succeeded, failed = humanize.Comma(d.Succeeded), humanize.Comma(d.Failed)
+		if len(faults) > 0 {
+			failed += " (" + Kinds(faults) + ")"
+		}
+	}
+	if !d.Closed.IsZero() {
+		took = Span(d.Closed.Sub(d.Started))
+	}
+	if peaks != nil {
+		memory = "peak per item: " + peaks.String()
+	}
+	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
+		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory,
+		"reduced", reduces, "results", d.Output, "web UI", page)
+	printServing(to, d)
+	Lines(to, "waits: no worker has a healthy device", d.Sick)
+	Lines(to, "notices", d.Notices)
+	printFaults(to, d, causes)
+	printRunning(to, d)
+	printPending(to, d, now)
+	if d.Fault != nil {
+		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), FaultText(*d.Fault))
+	}
+}
+
+func started(at, now time.Time) string {
+	return fmt.Sprintf("%s (%s)", at.Local().Format(time.DateTime), Ago(now, at))
+}
+
+// inFlight describes the chunks that workers have of a running map; p may be nil.
+func inFlight(p *gpumux.Progress) string {
+	if p == nil {
+		return ""
+	}
+	chunk, rate := "", ""
+	if p.Chunk > 0 {
+		chunk = fmt.Sprintf(" of up to %d items", p.Chunk)
+	}
+	if p.Rate > 0 {
+		rate = ", " + PerSecond(p.Rate)
+	}
+	if p.Waiting > 0 {
+		rate += fmt.Sprintf("; %s items wait to be tried again", humanize.Comma(p.Waiting))
+	}
+	return fmt.Sprintf("%s%s, window %d%s", english.Plural(p.InFlight, "chunk", ""), chunk, p.Window, rate)
+}
+
+func printServing(to io.Writer, d *starter.Detail) {
+	if d.Progress != nil {
+		for _, pool := range d.Progress.PassedOver {
+			fmt.Fprintf(to, "\n%s is passed over, since no worker has a healthy device for it; the next pool has its work until one has\n", pool)
+		}
+	}
+	if d.Queue != "" && len(d.Rungs) > 0 {
+		fmt.Fprintf(to, "\nno worker begins it on the task queue %s; end it, and start it on %s\n", d.Queue, gpumux.Queue)
+		return
+	}
+	for _, rung := range d.Rungs {
+		if !rung.Served() {
+			fmt.Fprintf(to, "\nno worker serves %s (queue %s); start one with `gpumux worker -f gpumux.yaml`\n", rung.Name, rung.Queue)
+		}
+	}
+}
+
+// Lines writes lines below a title, if there are any.
+func Lines(to io.Writer, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(to, "\n%s\n", title)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(to, "  %s\n", OneLine(line, 400))
+	}
+}
+
+// printFaults writes why items failed: by causes, else by the newest failures of a map
+// that runs.
+func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
+	failed := d.Failed
+	if d.Progress != nil {
+		failed = 0 // it goes on
+		if len(causes) == 0 {
+			var recent starter.Causes
+			for _, result := range d.Progress.Recent {
+				recent.Add(result)
+			}
+			causes = recent.Sorted()
+		}
+	}
+	Faults(to, d.ID, failed, causes)
+}
+
+// list writes what is in all, as far as there is room for it.
+func list[T any](to io.Writer, title string, all []T, line func(T) string) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(to, "\n%s\n", title)
+	for _, each := range all[:min(len(all), listed)] {
+		fmt.Fprintln(to, line(each))
+	}
+	if more := len(all) - listed; more > 0 {
+		fmt.Fprintf(to, "  and %d more\n", more)
+	}
+}
+
+func printRunning(to io.Writer, d *starter.Detail) {
+	list(to, "running", d.Running, func(r gpumux.RunningItem) string {
+		what := fmt.Sprintf("item %d", r.Index)
+		if r.Index < 0 {
+			what = "a process starts (importing)"
+		}
+		line := fmt.Sprintf("  %s: %s on %s at %s for %s", what, r.Slot, r.Device, r.Worker, Span(time.Duration(r.For)))
+		if r.Progress != "" {
+			line += ", progress " + OneLine(r.Progress, 200)
+		}
+		return line
+	})
+}
+
+func printPending(to io.Writer, d *starter.Detail, now time.Time) {
+	list(to, "in flight", d.Pending, func(p starter.Pending) string {
+		line := fmt.Sprintf("  %s %s: %s, attempt %d", strings.TrimPrefix(p.Activity, "gpumux."), p.ID, p.State, max(1, p.Attempt))
+		if p.Worker != "" {
+			line += " at " + p.Worker
+		}
+		if wait := p.Next.Sub(now); wait > 0 {
+			line += ", next try in " + Span(wait)
+		}
+		if p.Waiting != "" {
+			line += "\n    " + OneLine(p.Waiting, 200)
+		}
+		if p.Fault != nil {
+			line += "\n    last: " + OneLine(p.Fault.Error(), 200)
+		}
+		return line
+	})
+}
 
 const (
 	// maxMessage bounds a message in characters, maxLines a traceback or output in lines.
