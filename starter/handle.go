@@ -43,14 +43,15 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// CheckEdition returns an *OtherEditionError if m would continue the map with other code.
+// CheckEdition returns a *RefusedError if m would continue the map with other code.
 func (h *Handle) CheckEdition(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
 		return nil
 	}
-	return &OtherEditionError{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
+	return refused(h.ID, "map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
+		"with the map, or give another ID for a new one", h.ID, began, h.Task, m.Edition)
 }
 
 // Running reports whether the run went on when the handle was made.

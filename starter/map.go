@@ -36,7 +36,7 @@ type Map struct {
 	Label string
 	// Retry runs the failed items again, of the newest map of this task over these items;
 	// the options given now count. Of an incomplete map it runs those without a result. A
-	// *NothingToRetryError says that there is no such map.
+	// *RefusedError says that there is no such map.
 	Retry bool
 }
 

@@ -236,14 +236,19 @@ func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
 }
 
-// latest is the newest run under an ID, or nil; one of other items is an *OtherMapError.
+// latest is the newest run under an ID, or nil; one of other items is a *RefusedError.
 func (r registry) latest(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := r.describe(ctx, id)
 	if last != nil && last.Unread != nil {
 		return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
 	}
 	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
-		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
+		over := cmp.Or(last.Memo.Input, "other items")
+		if last.Memo.Items >= 0 {
+			over = fmt.Sprintf("%d items (%s)", last.Memo.Items, over)
+		}
+		return nil, refused(id, "map ID %q is taken: it names a map of task %s over %s, %s; give another ID, or that task and input",
+			id, last.Memo.Task, over, last.Status)
 	}
 	return last, err
 }

@@ -110,7 +110,7 @@ func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err e
 		return "", err
 	}
 	if h.Running() {
-		return "", &StillRunningError{ID: id}
+		return "", stillRuns(id)
 	}
 	summary, err := h.Wait(ctx)
 	return gpumux.ValuesOf(summary.Output), err

@@ -200,7 +200,7 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 		return nil, err
 	}
 	if h.Running() {
-		return nil, &StillRunningError{ID: id}
+		return nil, stillRuns(id)
 	}
 	in, err := h.Input(ctx)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 	case err != nil:
 		return nil, err
 	case last == nil:
-		return nil, &NothingToRetryError{Task: m.Input.Task, ID: m.ID}
+		return nil, nothingToRetry(m.ID, m.Input.Task)
 	case last.Status == StatusRunning:
 		return s.handle(last, EntryAttached), nil
 	}
@@ -273,7 +273,7 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 	in.Output = cmp.Or(note.Output, in.Output) // a map by name has no note
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
-		return nil, &StillRunningError{ID: id}
+		return nil, stillRuns(id)
 	}
 	return h, err
 }
@@ -303,51 +303,24 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	return nil, missing
 }
 
-// OtherEditionError says that the task's code has changed since the map began.
-type OtherEditionError struct{ ID, Task, Began, Now string }
+// RefusedError says why a call that names a map does nothing, and what to do instead.
+type RefusedError struct{ ID, Problem string }
 
-// Error names both editions and what to do.
-func (e *OtherEditionError) Error() string {
-	return fmt.Sprintf("map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
-		"with the map, or give another ID for a new one", e.ID, e.Began, e.Task, e.Now)
+// Error is the problem.
+func (e *RefusedError) Error() string { return e.Problem }
+
+func refused(id, format string, args ...any) error {
+	return &RefusedError{id, fmt.Sprintf(format, args...)}
 }
 
-// OtherMapError says that an ID belongs to a map of another task or over other items.
-type OtherMapError struct {
-	ID, Task, Input string
-	Items           int64
-	Status          Status
+func stillRuns(id string) error {
+	return refused(id, "map %s still runs; `gpumux wait %s` first, or cancel it", id, id)
 }
 
-// Error says what the ID names.
-func (e *OtherMapError) Error() string {
-	over := cmp.Or(e.Input, "other items")
-	if e.Items >= 0 {
-		over = fmt.Sprintf("%d items (%s)", e.Items, over)
+// nothingToRetry is for an ID that the caller gave, or none.
+func nothingToRetry(id, task string) error {
+	if id != "" {
+		return refused(id, "there is no map %s to retry; without a retry it is started", id)
 	}
-	return fmt.Sprintf("map ID %q is taken: it names a map of task %s over %s, %s; give another ID, or that task and input",
-		e.ID, e.Task, over, e.Status)
-}
-
-// StillRunningError says that a map has not ended, which the request needs.
-type StillRunningError struct{ ID string }
-
-// Error says what to do instead.
-func (e *StillRunningError) Error() string {
-	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
-}
-
-// NothingToRetryError says that there is no map that could be retried.
-type NothingToRetryError struct {
-	Task string
-	// ID is the one that the caller gave, if any.
-	ID string
-}
-
-// Error says what else to do.
-func (e *NothingToRetryError) Error() string {
-	if e.ID != "" {
-		return fmt.Sprintf("there is no map %s to retry; without a retry it is started", e.ID)
-	}
-	return fmt.Sprintf("there is no map of task %s over these items to retry; without a retry it is started", e.Task)
+	return refused("", "there is no map of task %s over these items to retry; without a retry it is started", task)
 }

@@ -127,9 +127,8 @@ func codeOf(err error) int {
 		return int(exit)
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
-	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*gpumux.SourceError), new(*config.Error), new(*starter.OtherMapError),
-		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
-		new(*fleet.KeysError)):
+	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*gpumux.SourceError), new(*config.Error), new(*starter.RefusedError),
+		new(*starter.NotFoundError), new(*fleet.KeysError)):
 		return exitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return exitUsage

@@ -97,9 +97,8 @@ for i, array in enumerate([numpy.array([1, -2], ">i2"), numpy.array([[0.5, 0.25]
     for version in (1, 0), (2, 0), (3, 0):
         with open(f"{sys.argv[1]}/big{i}{version[0]}.npy", "wb") as file: numpy.lib.format.write_array(file, array, version=version)
         open(f"{sys.argv[1]}/big{i}{version[0]}.txt", "w").write("".join(json.dumps(x, separators=(",", ":")) + "\n" for x in array.tolist()))
-bad = {"complex": numpy.zeros(2, "c8"), "text": numpy.array(["a"]), "bytes": numpy.array([b"a"]), "fortran": numpy.zeros((2, 3), order="F"),
-    "number": numpy.zeros(()), "fields": numpy.zeros(2, [("a", "i4")]), "long": numpy.zeros(2, "m8[s]"), "none": numpy.zeros((2, 0)),
-    "objects": numpy.array([None]), "wide": numpy.zeros(2, "g")}
+bad = {"complex": numpy.zeros(2, "c8"), "fortran": numpy.zeros((2, 3), order="F"),
+    "number": numpy.zeros(()), "fields": numpy.zeros(2, [("a", "i4")]), "none": numpy.zeros((2, 0))}
 for name, array in bad.items(): numpy.save(f"{sys.argv[1]}/{name}.npy", array)
 numpy.savez(f"{sys.argv[1]}/many.npz", a=array)`
 	dir := t.TempDir()
@@ -117,16 +116,11 @@ numpy.savez(f"{sys.argv[1]}/many.npz", a=array)`
 		require.Equal(t, string(want), got, name)
 	}
 	for name, says := range map[string]string{
-		"complex.npy": "it is an array of complex numbers, '<c8'; save numpy.stack([array.real, array.imag], -1)",
-		"text.npy":    "it is an array of text, '<U1'; write it as JSON lines",
-		"bytes.npy":   "it is an array of text, '|S1'",
+		"complex.npy": "it is an array of '<c8', which is none of numbers of up to 64 bits or truths; save array.astype('f8')",
 		"fortran.npy": "its numbers lie in Fortran's order; save numpy.ascontiguousarray(array)",
 		"number.npy":  "it is an array without dimensions, a single value; save numpy.atleast_1d(array)",
-		"fields.npy":  "it is an array of rows with fields, [('a', '<i4')]; save a table with pandas.DataFrame(array).to_parquet",
-		"long.npy":    "it is an array of durations, '<m8[s]'; save array.astype('i8')",
+		"fields.npy":  "it is an array of [('a', '<i4')], which is none of numbers",
 		"none.npy":    "its rows are empty: the array has the shape (2, 0)",
-		"objects.npy": "it is an array of Python objects, '|O'; write them as JSON lines",
-		"wide.npy":    "it is an array of floats of more than 64 bits, '<f16'; save array.astype('f8')",
 		"many.npz":    "it is an archive of arrays, .npz; save one of them",
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, name))

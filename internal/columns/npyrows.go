@@ -25,27 +25,12 @@ var npyHead = regexp.MustCompile(
 // npyNumbers is a type of numbers or truths that can be read.
 var npyNumbers = regexp.MustCompile(`^'([<>|])([biuf])([1248])'$`)
 
-// unread says of types that cannot be read what they are, and what can be saved instead.
-var unread = []struct{ begins, what, instead string }{
-	{"f", "floats of more than 64 bits", "save array.astype('f8')"},
-	{"c", "complex numbers", "save numpy.stack([array.real, array.imag], -1)"},
-	{"O", "Python objects", "write them as JSON lines, one item per line"},
-	{"U", "text", "write it as JSON lines, one item per line"},
-	{"S", "text", "write it as JSON lines, one item per line"},
-	{"M", "times", "save array.astype('i8'), or a table with pandas.DataFrame(array).to_parquet"},
-	{"m", "durations", "save array.astype('i8'), or a table with pandas.DataFrame(array).to_parquet"},
-	{"", "rows with fields", "save a table with pandas.DataFrame(array).to_parquet"},
-}
-
 // unlike is the mistake of an array whose rows cannot be read as numbers, or nil.
 func unlike(descr, fortran string, shape []string) error {
 	mistake := func(problem, hint string) error { return &gpumux.SourceError{Problem: problem, Hint: hint} }
 	if !npyNumbers.MatchString(descr) {
-		for _, t := range unread {
-			if strings.HasPrefix(strings.TrimLeft(descr, "'<>|="), t.begins) {
-				return mistake(fmt.Sprintf("it is an array of %s, %.80s", t.what, descr), t.instead)
-			}
-		}
+		return mistake(fmt.Sprintf("it is an array of %.80s, which is none of numbers of up to 64 bits or truths", descr),
+			"save array.astype('f8'), or a table with pandas.DataFrame(array).to_parquet, or write JSON lines")
 	}
 	switch {
 	case len(shape) == 0:

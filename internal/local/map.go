@@ -145,7 +145,8 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 		}
 	}
 	if m.Retry {
-		return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetryError{Task: m.Input.Task})
+		return "", mistake("there is no map of task %s over these items to retry, and a local map whose items all succeeded leaves nothing behind; "+
+			"without a retry it is started", m.Input.Task)
 	}
 	if other != "" {
 		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -151,22 +150,12 @@ func describe(o contract.Owner) string {
 }
 
 // CheckOwner returns an *OwnerError if the claim to the folder was made in another store.
-// The manifest proves as well as the identity that it was made in this one: workers
-// disagree about the identity when store.json was lost and made anew while they ran.
 func (f *Folder) CheckOwner(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}
-	identity, err := f.s.Identity(ctx)
-	if err == nil && identity == claim.Store {
-		return nil
-	}
-	m, missing := f.manifest(ctx)
-	if missing == nil && m.ID == claim.ID {
-		return nil
-	}
-	if err != nil || missing != nil && !errors.Is(missing, fs.ErrNotExist) {
-		return cmp.Or(err, missing)
+	if identity, err := f.s.Identity(ctx); err != nil || identity == claim.Store {
+		return err
 	}
 	if f.in.URL() == claim.StoreURL {
 		return &OwnerError{fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+

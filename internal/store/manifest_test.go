@@ -181,35 +181,6 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, folderOf(t, s, "p").CheckOwner(t.Context(), contract.Claim{}), "a chunk without a claim")
 }
 
-// Without store.json, or with another one, workers that run and workers that start go on
-// with each other's maps.
-func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
-	server := s3test.New(t)
-	for _, url := range []string{server.URL(""), "file://" + t.TempDir()} {
-		runs := open(t, url, nil)
-		before, err := runs.FindParts(t.Context(), nine)
-		require.NoError(t, err)
-		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
-		starts := open(t, url, nil)
-		require.NoError(t, folderOf(t, starts, nine.Parts).CheckOwner(t.Context(), before.Claim))
-		later := nine
-		later.Parts = "q"
-		after, err := starts.FindParts(t.Context(), later)
-		require.NoError(t, err)
-		require.NotEqual(t, before.Claim.Store, after.Claim.Store)
-		require.NoError(t, folderOf(t, runs, later.Parts).CheckOwner(t.Context(), after.Claim))
-		put(t, runs, "store.json", "{}")
-		require.NoError(t, folderOf(t, open(t, url, nil), nine.Parts).CheckOwner(t.Context(), before.Claim))
-
-		require.NoError(t, runs.Objects.Delete(t.Context(), "q/manifest.json"))
-		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
-		var owner *OwnerError
-		for _, claim := range []contract.Claim{before.Claim, after.Claim} { // the other map's does not prove it either
-			require.ErrorAs(t, folderOf(t, open(t, url, nil), later.Parts).CheckOwner(t.Context(), claim), &owner)
-		}
-	}
-}
-
 // Two hosts with a folder each, which have the same URL, are told apart, and the message
 // says what differs.
 func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
