@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -33,15 +32,9 @@ func TestAbsurd_CostsNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
-	for name, test := range map[string]func(*site){
+	s.each(map[string]func(*site){
 		"Activities": absurdActivities, "QueuesOfOthers": absurdQueues, "WhatARunningMapHears": absurdUpdates, "ALaterWorkflow": laterWorkflow,
-	} {
-		t.Run(name, func(t *testing.T) {
-			sub := *s
-			sub.t = t
-			test(&sub)
-		})
-	}
+	})
 }
 
 // refused checks that an activity was refused for good, in words for users.
@@ -153,12 +146,9 @@ func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err 
 // it waits for workers that know it, and says so.
 func laterWorkflow(s *site) {
 	t := s.t
-	service := worker.New(s.client, "own", worker.Options{})
-	service.RegisterWorkflow(newer)
-	require.NoError(t, service.Start())
-	t.Cleanup(service.Stop)
+	service(t, s.client, map[string]any{"newer": newer})
 	start := func(version int) client.WorkflowRun {
-		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "own"}, newer, version)
+		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, newer, version)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = s.client.TerminateWorkflow(context.Background(), run.GetID(), run.GetRunID(), "tested") })
 		return run

@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/api/update/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
@@ -149,13 +148,10 @@ func TestActions_PerItem(t *testing.T) {
 	first := m.rest()
 	require.LessOrEqual(t, first, 72)
 
-	w := worker.New(c, "service", worker.Options{})
-	w.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
+	service(t, c, map[string]any{"map": func(ctx workflow.Context) error {
 		_, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "nap", Ladder: []string{"cpu"}}, make([]int, 60))
 		return err
-	}, workflow.RegisterOptions{Name: "map"})
-	require.NoError(t, w.Start())
-	defer w.Stop()
+	}})
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "map")
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -89,11 +88,7 @@ func heavySite(t *testing.T) *site {
 		tasks[f] = config.Task{Python: "heavy.py:" + f}
 	}
 	s.serve(onCPU(cpuPool{Pool: "cpu", Slots: 2, Tasks: tasks, Dir: s.dir, Store: s.store}))
-	w := worker.New(s.client, "service", worker.Options{})
-	w.RegisterWorkflowWithOptions(weighs, workflow.RegisterOptions{Name: "weighs"})
-	w.RegisterWorkflowWithOptions(hears, workflow.RegisterOptions{Name: "hears"})
-	require.NoError(t, w.Start())
-	t.Cleanup(w.Stop)
+	service(t, s.client, map[string]any{"weighs": weighs, "hears": hears})
 	return s
 }
 

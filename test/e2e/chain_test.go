@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -80,10 +79,7 @@ func TestMap_MapsFollowMapsInAWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
-	w := worker.New(s.client, "service", worker.Options{})
-	w.RegisterWorkflowWithOptions(pipeline, workflow.RegisterOptions{Name: "pipeline"})
-	require.NoError(t, w.Start())
-	defer w.Stop()
+	service(t, s.client, map[string]any{"pipeline": pipeline})
 	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "pipeline", TaskQueue: "service"}, "pipeline")
 	require.NoError(t, err)
 	var c chained

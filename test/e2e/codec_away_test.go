@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,17 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -163,32 +158,20 @@ func newOutage(t *testing.T) *outage {
 
 // dial connects with a data converter; the default is that of codec.Apply.
 func (o *outage) dial(c converter.PayloadCodec, data converter.DataConverter) client.Client {
-	o.t.Helper()
-	options := client.Options{HostPort: devservertest.Run(o.t).Address(), Namespace: o.namespace, DataConverter: data,
-		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	options := client.Options{Namespace: o.namespace, DataConverter: data}
 	if data == nil {
 		codec.Apply(&options, c)
 	}
-	dialed, err := client.Dial(options)
-	require.NoError(o.t, err)
-	o.t.Cleanup(dialed.Close)
-	return dialed
+	return dial(o.t, options)
 }
 
 // begin starts a workflow that runs steps, and returns when the first one runs.
-func (o *outage) begin(service client.Client, opts workers.Options, f any) client.WorkflowRun {
+func (o *outage) begin(program client.Client, opts workers.Options, f any) client.WorkflowRun {
 	t := o.t
 	t.Helper()
-	pool := o.config("cpu", 2)
-	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: o.namespace}
-	opts.Codec, opts.StopTimeout, opts.Grace = o.workers, time.Second, time.Second
-	w, err := workers.New(pool, opts)
-	require.NoError(t, err)
-	serve(t, w)
-	serving := worker.New(service, "service", worker.Options{})
-	serving.RegisterWorkflow(f)
-	require.NoError(t, serving.Start())
-	t.Cleanup(serving.Stop)
+	opts.Codec = o.workers
+	o.apart(o.config("cpu", 2), opts)
+	service(t, program, map[string]any{"via": f})
 	var arg any = stepping()
 	if reflect.TypeOf(f) == reflect.TypeOf(viaSource) {
 		var lines strings.Builder
@@ -197,7 +180,7 @@ func (o *outage) begin(service client.Client, opts workers.Options, f any) clien
 		}
 		arg = o.source(lines.String())
 	}
-	run, err := o.dial(o.caller, nil).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "outage", TaskQueue: "service"}, f, arg)
+	run, err := o.dial(o.caller, nil).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "outage", TaskQueue: "service"}, "via", arg)
 	require.NoError(t, err)
 	rig.Wait(t, func() bool { return len(o.seen()) > 0 }, time.Minute, 5*time.Millisecond, "items run")
 	return run

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -93,17 +92,10 @@ func TestConcurrent_ItemsOfASlot(t *testing.T) {
 		}}
 	}
 	s.serve(c)
-	for name, test := range map[string]func(*site){
+	s.each(map[string]func(*site){
 		"Overlap": overlap, "TheWindowIsFullOverChunks": fullWindow, "MicroBatchesAreFullFromTheFirst": fullBatches, "MapsShareASlot": sharedSlot,
 		"TheCulpritIsFound": culprit, "ADeathCostsOneRetry": death, "ATimeoutIsOneItems": hang,
-	} {
-		t.Run(name, func(t *testing.T) {
-			sub := *s
-			sub.t = t
-			sub.forget()
-			test(&sub)
-		})
-	}
+	})
 }
 
 // over runs a map of n items of a task on the only slot.
@@ -144,16 +136,13 @@ func fullWindow(s *site) {
 		require.Zero(s.t, s.over("all_60", 60, chunk).Failed)
 		s.calledOnce(60)
 	}
-	service := worker.New(s.client, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, items []int) error { // which has no store
+	service(s.t, s.client, map[string]any{"all60": func(ctx workflow.Context, items []int) error { // which has no store
 		mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "all_60", Ladder: []string{"cpu"}}, items)
 		if err == nil {
 			_, err = mapped.Values()
 		}
 		return err
-	}, workflow.RegisterOptions{Name: "all60"})
-	require.NoError(s.t, service.Start())
-	defer service.Stop()
+	}})
 	s.forget()
 	items := make([]int, 60)
 	for i := range items {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -67,17 +66,14 @@ func TestDeployment_HasNoQueueOfAWorker(t *testing.T) {
 	require.Equal(t, enums.VERSIONING_BEHAVIOR_PINNED, versioning.GetBehavior())
 	require.Equal(t, "v7", versioning.GetDeploymentVersion().GetBuildId())
 
-	service := worker.New(s.client, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (seat string, err error) {
+	service(t, s.client, map[string]any{"lease": func(ctx workflow.Context) (seat string, err error) {
 		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu"}}, func(ctx workflow.Context, slot *workflows.Slot) error {
 			seat = slot.Seat().Slot
 			_, err := workflows.Call[int](ctx, slot, "double", 3)
 			return err
 		})
 		return seat, err
-	}, workflow.RegisterOptions{Name: "lease"})
-	require.NoError(t, service.Start())
-	t.Cleanup(service.Stop)
+	}})
 	var seat string
 	lease, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "lease")
 	require.NoError(t, err)
@@ -115,10 +111,7 @@ def gated(x):
 		return launch.Code{Dir: at.dir, Target: "edited.py:gated"}.Edition()
 	}
 	first := serve("first", "v1")
-	service := worker.New(s.client, "service", worker.Options{})
-	service.RegisterWorkflow(mapped)
-	require.NoError(t, service.Start())
-	t.Cleanup(service.Stop)
+	service(t, s.client, map[string]any{"mapped": mapped})
 	in := gpumux.MapInput{Task: "edited:gated", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 1, Window: 3, Output: "o.jsonl"}
 	child := s.start(in)
 	inline, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "inline", TaskQueue: "service"}, mapped,

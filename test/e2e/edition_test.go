@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -105,10 +104,7 @@ func TestEdition_EditedUnderMaps(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.serve(s.editing(s.dir, 2))
-	service := worker.New(s.client, "service", worker.Options{})
-	service.RegisterWorkflow(mapped)
-	require.NoError(t, service.Start())
-	t.Cleanup(service.Stop)
+	service(t, s.client, map[string]any{"mapped": mapped})
 	again := func() {
 		near(t, s.dir, "first")
 		require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,17 +18,13 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -142,11 +137,8 @@ func (v *vault) run1(args ...string) *program {
 
 func (v *vault) dial(o client.Options) client.Client {
 	v.t.Helper()
-	o.HostPort, o.Logger = v.address, log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	c, err := client.Dial(o)
-	require.NoError(v.t, err)
-	v.t.Cleanup(c.Close)
-	return c
+	o.HostPort = v.address
+	return dial(v.t, o)
 }
 
 // kept is all that Temporal tells of the maps to somebody without keys.
@@ -323,28 +315,15 @@ func doubled(ctx workflow.Context, pool string, texts []string) ([]string, error
 	return mapped.Values()
 }
 
-// service starts a service with a codec of its own, whose workflow maps.
-func (s *site) service() client.Client {
-	s.t.Helper()
-	o := client.Options{HostPort: devservertest.Run(s.t).Address(), Namespace: s.namespace,
-		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
-	codec.Apply(&o, flipped{})
-	c, err := client.Dial(o)
-	require.NoError(s.t, err)
-	s.t.Cleanup(c.Close)
-	w := worker.New(c, "service", worker.Options{})
-	w.RegisterWorkflow(doubled)
-	require.NoError(s.t, w.Start())
-	s.t.Cleanup(w.Stop)
-	return c
-}
-
 // A service with a codec of its own maps over workers that have the same one. Those
 // without it say so once, in the place of trying for ever.
 func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	c := s.service()
+	o := client.Options{Namespace: s.namespace}
+	codec.Apply(&o, flipped{})
+	c := dial(t, o)
+	service(t, c, map[string]any{"doubled": doubled})
 	s.worker("large", 1) // has no codec
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -363,11 +342,7 @@ func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 		require.Equal(t, gpumux.FaultBadInput, fault.Kind)
 	}
 
-	pool := s.config("small", 2)
-	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
-	w, err := workers.New(pool, workers.Options{Codec: flipped{}, StopTimeout: time.Second, Grace: time.Second})
-	require.NoError(t, err)
-	serve(t, w)
+	s.apart(s.config("small", 2), workers.Options{Codec: flipped{}})
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, doubled, "small", []string{"marker", "b"})
 	require.NoError(t, err)
 	var got []string

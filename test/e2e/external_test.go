@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync"
 	"testing"
@@ -13,10 +12,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
-
-	"github.com/gpumux/gpumux/test/devservertest"
 )
 
 // drawer is a driver of external storage in memory.
@@ -51,31 +46,15 @@ func (d *drawer) Retrieve(_ converter.StorageDriverRetrieveContext, claims []con
 	return found, nil
 }
 
-// external connects a program whose payloads lie in external storage, however small.
-func (s *site) external(d *drawer) client.Client {
-	s.t.Helper()
-	c, err := client.Dial(client.Options{
-		HostPort: devservertest.Run(s.t).Address(), Namespace: s.namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-		ExternalStorage: converter.ExternalStorage{Drivers: []converter.StorageDriver{d}, PayloadSizeThreshold: 1},
-	})
-	require.NoError(s.t, err)
-	s.t.Cleanup(c.Close)
-	w := worker.New(c, "service", worker.Options{})
-	w.RegisterWorkflow(viaMap)
-	w.RegisterWorkflow(viaSource)
-	w.RegisterWorkflow(viaLease)
-	require.NoError(s.t, w.Start())
-	s.t.Cleanup(w.Stop)
-	return c
-}
-
 // A program that gives its client to the worker, too, maps with external storage, which
 // the SDK resolves.
 func TestExternalStorage_InAProgram(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	d := &drawer{}
-	c := s.external(d)
+	c := dial(t, client.Options{Namespace: s.namespace, // payloads lie in external storage, however small
+		ExternalStorage: converter.ExternalStorage{Drivers: []converter.StorageDriver{d}, PayloadSizeThreshold: 1}})
+	service(t, c, map[string]any{"viaMap": viaMap, "viaSource": viaSource, "viaLease": viaLease})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	short := []float64{0.01, 0.02, 0.03}

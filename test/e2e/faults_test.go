@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/rig"
@@ -70,10 +68,7 @@ func (h *host) server(flags ...string) *program {
 // client connects to the host's server.
 func (h *host) client() client.Client {
 	h.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: h.address, Namespace: h.namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
-	require.NoError(h.t, err)
-	h.t.Cleanup(c.Close)
-	return c
+	return dial(h.t, client.Options{HostPort: h.address, Namespace: h.namespace})
 }
 
 func (h *host) worker() *program { return h.begin("worker", "-f", "worker.yaml") }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -29,16 +28,13 @@ func TestKept_AKilledWorkerOfAMapInAWorkflow(t *testing.T) {
 	for i := range items {
 		items[i] = i
 	}
-	service := worker.New(c, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (values []int, err error) {
+	service(t, c, map[string]any{"steps": func(ctx workflow.Context) (values []int, err error) {
 		mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "step", Ladder: []string{"cpu"}, Chunk: n / 2}, items)
 		for _, r := range mapped.Results {
 			values = append(values, r.Value)
 		}
 		return values, err
-	}, workflow.RegisterOptions{Name: "steps"})
-	require.NoError(t, service.Start())
-	defer service.Stop()
+	}})
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "steps")
 	require.NoError(t, err)
 

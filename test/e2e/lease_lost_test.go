@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -37,8 +36,7 @@ func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
 	h := newLeaseHost(t, 8)
 	c := h.client()
-	service := worker.New(c, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, rebuild bool) (got inferred, err error) {
+	service(t, c, map[string]any{"lost": func(ctx workflow.Context, rebuild bool) (got inferred, err error) {
 		var model gpumux.Resident
 		load := func(ctx workflow.Context, s *workflows.Slot) (err error) {
 			model, err = workflows.Call[gpumux.Resident](ctx, s, "load", 7)
@@ -59,9 +57,7 @@ func TestLease_AKilledWorker(t *testing.T) {
 			return err
 		})
 		return got, err
-	}, workflow.RegisterOptions{Name: "lost"})
-	require.NoError(t, service.Start())
-	defer service.Stop()
+	}})
 
 	first := h.worker()
 	var runs []client.WorkflowRun

@@ -34,21 +34,14 @@ func TestMap_Kinds(t *testing.T) {
 	halves := s.config("halves", 2)
 	halves.Pools[0].Memory = 256 << 20
 	s.serve(halves)
-	for name, test := range map[string]func(*site){
+	s.each(map[string]func(*site){
 		"InlineItems": inlineItems, "TenThousandItemsFromASource": tenThousandItems, "FreshHasAProcessPerItem": freshProcesses,
 		"PartialFailureIsAResult": partialFailure, "DeathsAreRetriedAndPoisonItemsRecorded": deaths, "InlineDeathsKeepWhatHadFinished": inlineDeaths,
 		"MemoryFaultsClimbTheLadder": memoryFaults, "WantOfMemoryGetsTheWholeDevice": wholeDevice, "CancelReachesTheProcess": cancelled,
 		"ATimeoutIsAFault": timedOut, "AnUnknownTaskSaysWhatThereIs": unknownTask, "LargeResultsGoThroughTheStore": largeResults,
 		"PauseAndResume": paused, "ACancelledMapGoesOnWhereItWas": cancelledAndContinued, "ALargeMapRunsInSegments": segments,
 		"WhatTakesSlotsHasAFairnessKey": fairness,
-	} {
-		t.Run(name, func(t *testing.T) {
-			sub := *s
-			sub.t = t
-			sub.forget()
-			test(&sub)
-		})
-	}
+	})
 }
 
 func inlineItems(s *site) {

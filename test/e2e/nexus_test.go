@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -27,7 +25,6 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -40,13 +37,9 @@ type neighbour struct {
 
 func newNeighbour(t *testing.T, endpoint string, keys converter.PayloadCodec) *neighbour {
 	t.Helper()
-	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: devservertest.Namespace(t),
-		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	o := client.Options{Namespace: devservertest.Namespace(t)}
 	codec.Apply(&o, keys)
-	c, err := client.Dial(o)
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	n := &neighbour{c, endpoint}
+	n := &neighbour{dial(t, o), endpoint}
 	w := worker.New(n.client, "team", worker.Options{Interceptors: []interceptor.WorkerInterceptor{&naming{}}})
 	w.RegisterWorkflowWithOptions(n.ask, workflow.RegisterOptions{Name: "ask"})
 	require.NoError(t, w.Start())
@@ -210,10 +203,7 @@ func TestNexus_KeysAreShared(t *testing.T) {
 	c := s.config("cpu", 1)
 	c.Codec.Keys = filepath.Join(s.dir, "main.key")
 	require.NoError(t, os.WriteFile(c.Codec.Keys, []byte(strings.Repeat("0f", 32)), 0o600))
-	c.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
-	w, err := workers.New(c, workers.Options{StopTimeout: time.Second, Grace: time.Second})
-	require.NoError(t, err)
-	serve(t, w)
+	s.apart(c, workers.Options{})
 	keys, err := codec.Load(c.Codec.Keys)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -224,10 +214,7 @@ func TestNexus_KeysAreShared(t *testing.T) {
 	require.JSONEq(t, "8", string(got.Summary.Results[0].Value))
 
 	require.ErrorContains(t, newNeighbour(t, at, nil).start(t, "plain", in).Get(ctx, nil), "Encoded failure")
-	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: s.namespace}
+	o := client.Options{Namespace: s.namespace}
 	codec.Apply(&o, keys)
-	sealed, err := client.Dial(o)
-	require.NoError(t, err)
-	defer sealed.Close()
-	require.ErrorContains(t, sealed.GetWorkflow(ctx, "plain", "").Get(ctx, nil), "came unencrypted")
+	require.ErrorContains(t, dial(t, o).GetWorkflow(ctx, "plain", "").Get(ctx, nil), "came unencrypted")
 }

@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +21,9 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/gpumux/gpumux"
@@ -131,6 +136,51 @@ func (s *site) serve(c config.Config) *workers.Worker {
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	return w
+}
+
+// apart starts a worker that connects by itself, not by the site's client.
+func (s *site) apart(c config.Config, o workers.Options) *workers.Worker {
+	s.t.Helper()
+	c.Temporal = config.Temporal{Address: devservertest.Run(s.t).Address(), Namespace: s.namespace}
+	o.StopTimeout, o.Grace = time.Second, time.Second
+	w, err := workers.New(c, o)
+	require.NoError(s.t, err)
+	serve(s.t, w)
+	return w
+}
+
+// dial connects to a server, that of all tests by default, in silence.
+func dial(t testing.TB, o client.Options) client.Client {
+	t.Helper()
+	o.HostPort = cmp.Or(o.HostPort, devservertest.Run(t).Address())
+	o.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	c, err := client.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// service starts somebody's own worker of workflows, by name, on the queue "service".
+func service(t testing.TB, c client.Client, workflows map[string]any) {
+	t.Helper()
+	w := worker.New(c, "service", worker.Options{})
+	for name, f := range workflows {
+		w.RegisterWorkflowWithOptions(f, workflow.RegisterOptions{Name: name})
+	}
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+}
+
+// each runs tests on a site one after the other, with empty logs.
+func (s *site) each(tests map[string]func(*site)) {
+	for name, test := range tests {
+		s.t.(*testing.T).Run(name, func(t *testing.T) {
+			sub := *s
+			sub.t = t
+			sub.forget()
+			test(&sub)
+		})
+	}
 }
 
 // serve starts a worker that stops with the test.

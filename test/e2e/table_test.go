@@ -17,8 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
@@ -129,10 +127,7 @@ print(results[7].value)
 // What pyarrow wrote is the source of a map that another client starts, and of one in a
 // workflow.
 func tableOfAWorkflow(t *testing.T, s *site, _ *shell) {
-	service := worker.New(s.client, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(workflows.MapSource, workflow.RegisterOptions{Name: "caller"})
-	require.NoError(t, service.Start())
-	defer service.Stop()
+	service(t, s.client, map[string]any{"caller": workflows.MapSource})
 	start := func(name, queue string, in gpumux.MapInput) (summary gpumux.Summary, err error) {
 		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, name, in)
 		require.NoError(t, err)
