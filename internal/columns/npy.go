@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +18,7 @@ type npyWriter struct {
 	to   *bufio.Writer
 	line []byte // holds the value of the line being added
 	// row is the form of all rows, without data. It has no type before the first.
-	row   arrays.Array
-	loose bool
+	row arrays.Array
 	// head is the size of the header.
 	head int64
 	rows int64
@@ -50,18 +48,14 @@ func (w *npyWriter) Add(line []byte) error {
 		return fmt.Errorf("item %d has the value %s; a .npy file holds numbers of 64 bits, or arrays of one shape: write .parquet or .jsonl", r.index,
 			r.excerpt())
 	}
-	if w.row.Type == 0 {
-		if err := w.begin(a, loose); err != nil {
-			return err
+	if loose && a.Type == 'i' {
+		if inexact(a.Data) >= 0 {
+			return fmt.Errorf("item %d has a whole number that no float64 holds, which numbers of JSON are here: write .parquet or .jsonl", r.index)
 		}
+		a = widened(a)
 	}
-	if w.loose && loose && a.Type != w.row.Type {
-		if a.Type == 'i' {
-			if inexact(a.Data) >= 0 {
-				return fmt.Errorf("item %d has a whole number that %s", r.index, noFloat)
-			}
-			a = widened(a)
-		} else if err := w.widenRows(); err != nil {
+	if w.row.Type == 0 {
+		if err := w.begin(a); err != nil {
 			return err
 		}
 	}
@@ -74,8 +68,8 @@ func (w *npyWriter) Add(line []byte) error {
 }
 
 // begin leaves room for the header, and for the rows before the first value.
-func (w *npyWriter) begin(a arrays.Array, loose bool) error {
-	w.row, w.loose = a, loose
+func (w *npyWriter) begin(a arrays.Array) error {
+	w.row = a
 	w.row.Data = make([]byte, len(a.Data))
 	w.head = int64(len(w.header(1<<62, 0)))
 	if _, err := w.to.Write(make([]byte, w.head)); err != nil {
@@ -94,11 +88,6 @@ var notNumbers = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0
 
 // writeNaN writes the rows of the items that failed.
 func (w *npyWriter) writeNaN() error {
-	if w.loose && w.row.Type == 'i' {
-		if err := w.widenRows(); err != nil {
-			return err
-		}
-	}
 	if w.row.Type != 'f' {
 		return fmt.Errorf("item %d failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",
 			w.failed[0], string(w.row.Type), w.row.Size)
@@ -110,36 +99,6 @@ func (w *npyWriter) writeNaN() error {
 		}
 	}
 	return nil
-}
-
-const noFloat = "no float64 holds, which the array of all items would be: write .parquet or .jsonl"
-
-// widenRows makes floats of the whole numbers that the file has so far.
-func (w *npyWriter) widenRows() error {
-	if err := w.to.Flush(); err != nil {
-		return err
-	}
-	w.row.Type = 'f'
-	buffer := make([]byte, 256<<10)
-	for at := w.head; ; {
-		n, err := w.file.ReadAt(buffer, at)
-		if n > 0 {
-			if wide := inexact(buffer[:n]); wide >= 0 {
-				return fmt.Errorf("item %d has a whole number that %s", (at-w.head+int64(wide))/int64(len(w.row.Data)), noFloat)
-			}
-			widen(buffer[:n])
-			if _, err := w.file.WriteAt(buffer[:n], at); err != nil {
-				return err
-			}
-			at += int64(n)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // Finish is Writer's.

@@ -29,7 +29,7 @@ for a in map(numpy.load, sys.argv[1:]):
 		"matrices": {[]any{one("u\x01", "\x01\x02", 1, 2)}, "|u1 (1, 1, 2) [[[1, 2]]]", ""},
 		"failed": {[]any{nil, one("f\x02", "\x00\x3c", 1), nil},
 			"<f2 (3, 1) [[nan], [1.0], [nan]]", "the rows of the 2 failed items are NaN: 0, 2"},
-		"whole numbers": {[]any{"1", "-2"}, "<i8 (2,) [1, -2]", ""},
+		"whole numbers": {[]any{"1", "-2"}, "<f8 (2,) [1.0, -2.0]", ""},
 		"numbers":       {[]any{"1", "2.5", "3", text.NaN, text.MinusInfinity}, "<f8 (5,) [1.0, 2.5, 3.0, nan, -inf]", ""},
 		"failed number": {[]any{"1", nil, "3"}, "<f8 (3,) [1.0, nan, 3.0]", "the rows of the 1 failed items are NaN: 1"},
 		"lists":         {[]any{"[[1, 2],[3,4]]", "[[1,2],[3,0.5]]"}, "<f8 (2, 2, 2) [[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 0.5]]]", ""},
@@ -42,14 +42,6 @@ for a in map(numpy.load, sys.argv[1:]):
 		paths, want = append(paths, path), append(want, c.want)
 	}
 	require.Equal(t, strings.Join(want, "\n"), python(t, load, paths...))
-	many := make([]any, 100_000)
-	for i := range many {
-		many[i] = "7"
-	}
-	many[99_999] = "0.5"
-	path, _, err := write(t, "x.npy", values(many...))
-	require.NoError(t, err)
-	require.Equal(t, "(100000,) 699993.5", python(t, "import sys, numpy; a = numpy.load(sys.argv[1]); print(a.shape, a.sum())", path))
 }
 
 func TestNPY_RefusesWhatIsNoArray(t *testing.T) {
@@ -58,7 +50,7 @@ func TestNPY_RefusesWhatIsNoArray(t *testing.T) {
 		`item 1 has the value "a"; a .npy file holds numbers`:              {"1", `"a"`},
 		`item 0 has the value {"a":[1.0]}; a .npy`:                         {around(`{"a":`, vector, "}")},
 		"item 1 is an array of f4 with shape [2], and those before are an": {vector, one("f\x04", strings.Repeat("\x00", 8), 2)},
-		"item 1 is an array of i8 with shape [1], and those before are an": {vector, "[1]"},
+		"item 1 is an array of f8 with shape [1], and those before are an": {vector, "[1]"},
 		"item 0 has the value [[1],[2,3]]":                                 {"[[1],[2,3]]"},
 		"item 0 has the value []":                                          {"[]"},
 		"item 0 has the value [1,true]":                                    {"[1,true]"},
@@ -142,7 +134,7 @@ numpy.savez(f"{sys.argv[1]}/many.npz", a=array)`
 
 // What is written is what is read, whoever has a Python.
 func TestNPY_ThereAndBack(t *testing.T) {
-	for _, v := range [][]any{{"[0.5,1.0]", "[2.0,3.0]"}, {"1", "-2"}, {"true", "false"}, {"[[1],[2]]"}} {
+	for _, v := range [][]any{{"[0.5,1.0]", "[2.0,3.0]"}, {"1.0", "-2.0"}, {"true", "false"}, {"[[1.0],[2.0]]"}} {
 		path, _, err := write(t, "x.npy", values(v...))
 		require.NoError(t, err)
 		for i, line := range linesOf(t, path) {
