@@ -115,6 +115,14 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 	}
 }
 
+// served reports as an error, with --no-wait, that no worker could begin the map.
+func (f *taskFlags) served(ctx context.Context, conn *connection, ladder []string) error {
+	if !f.noWait {
+		return nil
+	}
+	return checkServed(ctx, conn.Starter, ladder, f.input.Task)
+}
+
 // checkServed returns a *fleet.NoWorkerError if no worker could begin the map.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	workers := &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}

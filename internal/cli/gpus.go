@@ -36,7 +36,7 @@ docs/gpus.schema.json describes --json.`,
 		if asJSON {
 			return printJSON(a.Stdout, r)
 		}
-		if err := r.Print(a.Stdout); err != nil {
+		if err := r.print(a.Stdout); err != nil {
 			return err
 		}
 		if r.Reason != "" {
@@ -78,8 +78,8 @@ func inspectDevices(inventory *gpu.Inventory) *deviceReport {
 	return r
 }
 
-// Print writes the devices, details of some, and who holds memory.
-func (r *deviceReport) Print(to io.Writer) error {
+// print writes the devices, details of some, and who holds memory.
+func (r *deviceReport) print(to io.Writer) error {
 	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "UUID"}}
 	details := [][]string{{"DEVICE", "DETAIL"}}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}

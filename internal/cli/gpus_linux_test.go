@@ -54,7 +54,7 @@ func TestGpus_Table(t *testing.T) {
 	r := inspectDevices(machineOfAll(t))
 	onAnyHost(r)
 	var b bytes.Buffer
-	require.NoError(t, r.Print(&b))
+	require.NoError(t, r.print(&b))
 	golden(t, "gpus_all", b.String())
 	b.Reset()
 	require.NoError(t, printJSON(&b, r)) // docs/gpus.schema.json describes it

@@ -252,9 +252,9 @@ func tracesWanted() bool {
 		!strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") && os.Getenv("OTEL_TRACES_EXPORTER") != "none"
 }
 
-// exportTraces exports spans until stop, which waits for the last of them. Report gets the first
-// error of the exporter. The context that it returns has the parent of TRACEPARENT, if a
-// traced program started this one.
+// exportTraces exports spans until stop, which waits for the last of them. report gets the
+// first error of the exporter. The context that it returns has the parent of TRACEPARENT,
+// if a traced program started this one.
 func exportTraces(ctx context.Context, version string, report func(error)) (traced context.Context, stop func(), err error) {
 	if !tracesWanted() {
 		return ctx, func() {}, nil

@@ -116,10 +116,8 @@ func (r *mapRun) run(ctx context.Context) (err error) {
 	}
 	defer r.conn.close()
 	rungs := r.m.Input.Rungs()
-	if r.f.noWait {
-		if err := checkServed(ctx, r.conn.Starter, rungs, r.m.Input.Task); err != nil {
-			return err
-		}
+	if err := r.f.served(ctx, r.conn, rungs); err != nil {
+		return err
 	}
 	if r.h, err = r.conn.Start(ctx, r.m); err != nil {
 		return err
@@ -360,8 +358,8 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 		return err
 	}
 	defer r.conn.close()
-	if f.noWait && len(f.input.Ladder) > 0 {
-		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, ""); err != nil {
+	if len(f.input.Ladder) > 0 {
+		if err := f.served(ctx, r.conn, f.input.Ladder); err != nil {
 			return err
 		}
 	}

@@ -42,15 +42,15 @@ type output struct {
 
 // filter says which results to write, and which parts of them.
 type filter struct {
-	// values writes the value alone, null for a failed item; Failed leaves out what
-	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
+	// values writes the value alone, null for a failed item; failed leaves out what
+	// succeeded. exact leaves NaN as gpumux's clients tell it from the text "NaN".
 	values, failed, exact bool
 }
 
 const unnamed = "?"
 
-// chooseOutput reads --out. Without it results go to a pipe. Where standard output is a screen,
-// or is for JSON, they go to a file that Named names.
+// chooseOutput reads --out. Without it results go to a pipe. Where standard output is a
+// screen, or is for JSON, they go to a file that named names.
 func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
 	o := output{path: flag, stdout: stdout}
 	switch {
@@ -362,8 +362,9 @@ func (p place) create(owner string) (*os.File, error) {
 // lastWrite is the time for a write after its context has ended.
 const lastWrite = time.Second
 
-// unblockedWriter writes until ctx ends, so that one Ctrl-C ends a command whose results nobody
-// reads. A write that blocks then is abandoned, and the writer must not be used again.
+// unblockedWriter writes until ctx ends, so that one Ctrl-C ends a command whose results
+// nobody reads. A write that blocks then is abandoned, and the writer must not be used
+// again.
 type unblockedWriter struct {
 	ctx context.Context
 	to  io.Writer

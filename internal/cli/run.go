@@ -82,10 +82,8 @@ func runOne(a *app, c *cobra.Command, args []string, f *runFlags) error {
 		}
 		defer conn.close()
 		rungs := m.Input.Rungs()
-		if f.noWait {
-			if err := checkServed(ctx, conn.Starter, rungs, m.Input.Task); err != nil {
-				return err
-			}
+		if err := f.served(ctx, conn, rungs); err != nil {
+			return err
 		}
 		return callOne(ctx, a, conn, m, rungs, f.json)
 	}
