@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// worthwhile is by how much more slots must raise the throughput. Twice the processes brought
-	// 1.7 times the items and more where the device had room, and none where it had none.
+	// worthwhile is by how much more slots must raise the throughput. Twice the processes
+	// brought 1.7 times the items and more where the device had room, else none.
 	worthwhile = 1.2
 	// A measurement lasts for window and minItems, or for longWindow if items are long.
 	window, longWindow = time.Second, time.Minute
@@ -31,7 +31,7 @@ const (
 	roomShare = 0.9
 )
 
-// deviceStatus answers Sizing about devices; *gpu.Inventory does.
+// deviceStatus answers a sizing about devices; *gpu.Inventory does.
 type deviceStatus interface {
 	Status(uuid string) (gpu.Status, error)
 }
@@ -50,7 +50,7 @@ type sizing struct {
 	devices deviceStatus
 	log     *zap.Logger
 
-	mu       sync.Mutex // guards what follows, every search and every Stint
+	mu       sync.Mutex // guards what follows, every search and every stint
 	searches map[sizedEdition]*slotSearch
 	current  *slotSearch // its number is the pool's
 	used     time.Time
@@ -113,7 +113,7 @@ func (s *sizing) Run(ctx context.Context) {
 }
 
 // Begin is called before a call runs in its slot; whole: it has the devices to itself. A
-// nil Sizing measures nothing.
+// nil sizing measures nothing.
 func (s *sizing) Begin(h *pool.Seat, task, code string, whole bool) *stint {
 	if s == nil {
 		return nil

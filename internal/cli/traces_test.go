@@ -44,5 +44,5 @@ func TestStart_ACollectorThatRefuses(t *testing.T) {
 	stop()
 	require.Len(t, reported, 1)
 	require.ErrorContains(t, reported[0], "404")
-	require.False(t, tracing.On())
+	require.Nil(t, tracing.Provider())
 }

@@ -43,9 +43,6 @@ func Provider() trace.TracerProvider {
 	return nil
 }
 
-// On reports whether somebody takes spans.
-func On() bool { return Provider() != nil }
-
 // questions begin no trace: they are asked many times.
 var questions = []string{":" + contract.DescribeWorker, ":" + contract.DescribeWorkflow, ":" + contract.ReadOutput}
 
