@@ -99,7 +99,7 @@ func (g *Causes) Sorted() []Cause {
 
 // AddLine is Add of a line of a results file.
 func (g *Causes) AddLine(line []byte) error {
-	if !results.IsFailure(line) {
+	if outcome, err := results.ParseOutcome(line); err != nil || outcome.Kind == "" {
 		return nil
 	}
 	var result gpumux.Result

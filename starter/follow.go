@@ -78,8 +78,8 @@ func (h *Handle) follow(ctx context.Context, o ReadOptions, yield func([]byte, e
 	// The parts lack those that are gone, or all of a small map whose store is out of reach.
 	for line, err := range h.starter.lines(ctx, summary, o.Arrays) {
 		if err == nil && tail != nil {
-			var index int64
-			if index, err = results.IndexOf(line); err == nil && tail.Gave(index) {
+			var outcome results.Outcome
+			if outcome, err = results.ParseOutcome(line); err == nil && tail.Gave(outcome.Index) {
 				continue
 			}
 		}

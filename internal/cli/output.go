@@ -236,8 +236,10 @@ func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
 	}
-	if o.failed && !results.IsFailure(line) {
-		return nil, nil
+	if o.failed {
+		if outcome, err := results.ParseOutcome(line); err != nil || outcome.Kind == "" {
+			return nil, nil
+		}
 	}
 	if !o.values {
 		return line, nil

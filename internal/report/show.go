@@ -361,11 +361,11 @@ func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error
 		if len(line) == 0 {
 			continue
 		}
-		index, err := results.IndexOf(line)
+		outcome, err := results.ParseOutcome(line)
 		if err != nil {
 			return nil, err
 		}
-		if index == item {
+		if outcome.Index == item {
 			r, err := results.ParseStored(line)
 			return &r, err
 		}

@@ -100,10 +100,10 @@ type Outcome struct {
 	Arrays bool
 }
 
-// ParseOutcome reads the beginning of a line, which ends with its newline.
+// ParseOutcome reads the beginning of a line, which may lack its newline.
 func ParseOutcome(line []byte) (Outcome, error) {
 	index, rest, ok := cutIndex(line)
-	if !ok || !bytes.HasSuffix(rest, []byte("}\n")) {
+	if !ok || !bytes.HasSuffix(bytes.TrimSuffix(rest, []byte{'\n'}), []byte{'}'}) {
 		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
 	o := Outcome{Index: index}
@@ -181,21 +181,6 @@ func Plain(line []byte) ([]byte, error) {
 		return nil, fmt.Errorf("not a result: %w: %.60q", err, line)
 	}
 	return slices.Concat(head, []byte(valueField), text, tail), nil
-}
-
-// IsFailure reports whether a line of results begins like {"index":7,"fault":…
-func IsFailure(line []byte) bool {
-	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
-	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
-}
-
-// IndexOf reads the index of a result from the beginning of its line: {"index":7,…
-func IndexOf(line []byte) (int64, error) {
-	index, rest, ok := cutIndex(line)
-	if !ok || !bytes.HasPrefix(rest, []byte{','}) {
-		return 0, fmt.Errorf("not a result: %.60q", line)
-	}
-	return index, nil
 }
 
 // cutIndex cuts the index off the beginning of a line.

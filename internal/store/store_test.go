@@ -93,11 +93,11 @@ func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, er
 		if err != nil {
 			return nil, err
 		}
-		index, err := results.IndexOf(line)
+		outcome, err := results.ParseOutcome(line)
 		if err != nil {
 			return nil, err
 		}
-		runs.Add(index)
+		runs.Add(outcome.Index)
 	}
 	return runs, nil
 }

@@ -18,9 +18,9 @@ func taken(t *testing.T, tail *Tail) []int64 {
 	got := []int64{}
 	for line, err := range tail.Lines(t.Context(), nil) {
 		require.NoError(t, err)
-		index, err := results.IndexOf(line)
+		outcome, err := results.ParseOutcome(line)
 		require.NoError(t, err)
-		got = append(got, index)
+		got = append(got, outcome.Index)
 	}
 	return got
 }

@@ -33,9 +33,9 @@ func Runs(t testing.TB, s *store.Store, folder string) (runs contract.Runs) {
 	require.NoError(t, err)
 	for line, err := range f.Tail(true).Lines(t.Context(), nil) {
 		require.NoError(t, err)
-		index, err := results.IndexOf(line)
+		outcome, err := results.ParseOutcome(line)
 		require.NoError(t, err)
-		runs.Add(index)
+		runs.Add(outcome.Index)
 	}
 	return runs
 }
