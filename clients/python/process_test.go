@@ -142,12 +142,12 @@ func (p *process) do(attempts int, items ...string) []answer {
 	p.t.Helper()
 	p.send(attempts, items...)
 	answers := make([]answer, len(items))
-	for given := 0; given < len(items); {
+	for answered := 0; answered < len(items); {
 		n, got := p.read()
 		if !p.concurrent {
-			require.Equal(p.t, given, n)
+			require.Equal(p.t, answered, n)
 		}
-		given += copy(answers[n:], got)
+		answered += copy(answers[n:], got)
 	}
 	return answers
 }

@@ -82,9 +82,9 @@ func TestConcurrent_RunsAFullWindow(t *testing.T) {
 
 // The worker learns how many items run at the same time.
 func TestConcurrent_Announces(t *testing.T) {
-	for target, most := range map[string]int{"together.py:meet": 4, "together.py:faulty": 64, "together.py:Engine": 1} {
+	for target, concurrent := range map[string]int{"together.py:meet": 4, "together.py:faulty": 64, "together.py:Engine": 1} {
 		ready := greet(t, "tasks", target).next().(wire.Ready)
-		require.Equal(t, []int{0, most}, []int{ready.Batch, ready.Concurrent}, target)
+		require.Equal(t, []int{0, concurrent}, []int{ready.Batch, ready.Concurrent}, target)
 	}
 	require.Equal(t, "2 4", strings.Join(start(t, "together.py:Engine").values("1", "2"), " "))
 }

@@ -58,7 +58,7 @@ const (
 
 type finding struct {
 	Check  string      `json:"check"`
-	Status checkStatus `json:"verdict"`
+	Status checkStatus `json:"status"`
 	Detail string      `json:"detail"`
 	// Fix says what to do; it is there whenever the status is checkBad.
 	Fix string `json:"fix,omitempty"`

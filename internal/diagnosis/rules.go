@@ -238,7 +238,7 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	return 0, false
 }
 
-// diagnosis is the rule's verdict, with the framework's message and sizes.
+// diagnosis is what the rule concludes, with the framework's message and sizes.
 func (f finding) diagnosis() Diagnosis {
 	text := f.text
 	start := strings.LastIndexByte(text[:f.at], '\n') + 1

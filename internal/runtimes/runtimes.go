@@ -50,7 +50,7 @@ func unpack(dir string, files fs.FS) (home string, err error) {
 	home = filepath.Join(dir, hashOf(files))
 	return home, walk(files, func(name string, content []byte) error {
 		path := filepath.Join(home, name)
-		if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, content) {
+		if present, err := os.ReadFile(path); err == nil && bytes.Equal(present, content) {
 			return nil
 		}
 		return write(path, content)

@@ -58,11 +58,11 @@ func TestGPU_GPUsCommand(t *testing.T) {
 func TestGPU_DoctorCommand(t *testing.T) {
 	m := onGPU(t)
 	out, _ := m.command(0, "doctor", "--json", "--python", python())
-	var findings []struct{ Check, Verdict, Detail, Fix string }
+	var findings []struct{ Check, Status, Detail, Fix string }
 	require.NoError(t, json.Unmarshal([]byte(out), &findings))
 	for _, f := range findings {
 		if strings.Contains(f.Detail, m.device.Name) {
-			require.Equal(t, "ok", f.Verdict, "%+v", f)
+			require.Equal(t, "ok", f.Status, "%+v", f)
 			return
 		}
 	}

@@ -68,9 +68,9 @@ func python() string { return cmp.Or(os.Getenv("GPUMUX_TEST_PYTHON"), "python3")
 func TestNVIDIA_Answers(t *testing.T) {
 	series(t, func(t *testing.T, folder string) {
 		for library, data := range map[string]string{"cuda": "internal/diagnosis", "nvml": "gpu"} {
-			said, err := exec.Command(python(), "answers.py", library, filepath.Join(folder, "lib")).Output()
+			answers, err := exec.Command(python(), "answers.py", library, filepath.Join(folder, "lib")).Output()
 			require.NoError(t, err)
-			written(t, fmt.Sprintf("%s/testdata/%s-%s.txt", data, library, filepath.Base(folder)), string(said))
+			written(t, fmt.Sprintf("%s/testdata/%s-%s.txt", data, library, filepath.Base(folder)), string(answers))
 		}
 	})
 }
@@ -102,12 +102,12 @@ func TestNVIDIA_MPSDaemon(t *testing.T) {
 		ask := func(d mps.Daemon, command string) {
 			cmd := exec.Command(mps.Program)
 			cmd.Env, cmd.Stdin = d.Environ(), strings.NewReader(command+"\n")
-			said, err := cmd.CombinedOutput()
+			output, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) {
 				require.NoError(t, err)
 			}
-			fmt.Fprintf(&text, "> %s\n%s= %d\n", command, said, cmd.ProcessState.ExitCode())
+			fmt.Fprintf(&text, "> %s\n%s= %d\n", command, output, cmd.ProcessState.ExitCode())
 		}
 		for _, command := range []string{
 			"get_server_list", "get_server_status 5", "get_client_list 5", "terminate_client 5 6", "get_default_device_pinned_mem_limit 0",
@@ -153,14 +153,14 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	cmd.Dir = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, "double.py"), []byte("def double(x):\n    return 2 * x\n"), 0o600))
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir, "XDG_STATE_HOME="+cmd.Dir)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var printed, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &complaint
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		require.NoError(t, err)
 	}
-	return out.String(), said.String(), cmd.ProcessState.ExitCode()
+	return printed.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
 // The commands say why there is no GPU in the words of the driver's library.
@@ -170,14 +170,14 @@ func TestNVIDIA_Commands(t *testing.T) {
 		rig.Because(t, rig.Staged, "this machine has a driver")
 	}
 	series(t, func(t *testing.T, folder string) {
-		out, said, code := run(t, "gpus", "--json")
-		require.Zero(t, code, "%s", said)
+		out, stderr, code := run(t, "gpus", "--json")
+		require.Zero(t, code, "%s", stderr)
 		var report struct{ Reason string }
 		require.NoError(t, json.Unmarshal([]byte(out), &report))
 		require.Contains(t, report.Reason, "Driver Not Loaded")
 		require.Contains(t, report.Reason, "modprobe nvidia")
-		out, said, code = run(t, "map", "double.py:double", "--range", "0:3", "--local", "--out", "-")
-		require.Zero(t, code, "%s", said)
+		out, stderr, code = run(t, "map", "double.py:double", "--range", "0:3", "--local", "--out", "-")
+		require.Zero(t, code, "%s", stderr)
 		require.Equal(t, "{\"index\":0,\"value\":0}\n{\"index\":1,\"value\":2}\n{\"index\":2,\"value\":4}\n", out)
 	})
 }

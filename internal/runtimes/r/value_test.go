@@ -71,8 +71,8 @@ func TestFault_AttemptsAndOutput(t *testing.T) {
 	p = start(t, "fails")
 	quiet := p.do(1, `"twice"`)[0]
 	require.Zero(t, quiet.out)
-	said := p.do(1, `"says"`)[0]
-	require.EqualValues(t, len("said\nnoted\n"), said.out)
+	printing := p.do(1, `"says"`)[0]
+	require.EqualValues(t, len("said\nnoted\n"), printing.out)
 	p.do(1, `"warns"`)
 	require.Contains(t, p.printed(), "careful", "a warning belongs to its item")
 }
