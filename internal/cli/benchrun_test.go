@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,18 +38,6 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, got.times, 2*calls-2, "the first item of a process and round has no predecessor")
 	}
-}
-
-func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
-	b := newBench(t)
-	ctx, interrupt := context.WithCancelCause(t.Context())
-	p, err := b.startBare(ctx, "light", 2)
-	require.NoError(t, err)
-	gone := errors.New("interrupted")
-	go interrupt(gone)
-	_, err = p.piece(ctx, 500_000_000) // hours of work
-	require.ErrorIs(t, err, gone)
-	rig.Wait(t, func() bool { return errors.Is(syscall.Kill(-p.cmd.Process.Pid, 0), syscall.ESRCH) }, time.Minute, time.Millisecond, "a process is left")
 }
 
 func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {

@@ -26,7 +26,7 @@ func comeBack(a *app, id string) {
 func detached(a *app, h *starter.Handle) error {
 	a.console.Say("detached; map %s goes on", h.ID)
 	comeBack(a, h.ID)
-	return exitCode(exitInterrupted)
+	return exitInterrupted
 }
 
 // follow watches a map to its end, and meanwhile says what holds it up. Without a ladder
@@ -208,7 +208,7 @@ type ending struct {
 
 func (r *ending) exit() error {
 	if r.Failed > 0 || r.ReduceFault != nil {
-		return exitCode(exitFailed)
+		return exitFailed
 	}
 	return nil
 }

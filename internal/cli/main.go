@@ -11,7 +11,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,11 @@ func Main(o Options) int {
 	a := newApp(o)
 	ctx, release := a.interruptible()
 	defer release()
-	ctx, sent, failed := exportTraces(ctx, cmp.Or(o.Version, "development"), func(err error) {
+	return int(a.execute(ctx))
+}
+
+func (a *app) execute(ctx context.Context) exitCode {
+	ctx, sent, failed := exportTraces(ctx, a.Version, func(err error) {
 		a.console.Say("note: traces do not reach their collector: %v", err)
 	})
 	if failed != nil {
@@ -114,7 +117,7 @@ func Main(o Options) int {
 // lastGrace is the time between the second signal and the end.
 const lastGrace = time.Second
 
-func codeOf(err error) int {
+func codeOf(err error) exitCode {
 	var exit exitCode
 	var ended *starter.EndedError
 	is := func(kinds ...any) bool {
@@ -124,7 +127,7 @@ func codeOf(err error) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
-		return int(exit)
+		return exit
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*gpumux.SourceError), new(*config.Error), new(*starter.RefusedError),

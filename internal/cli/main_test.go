@@ -19,7 +19,7 @@ import (
 
 // outcome is what a caller of the program sees.
 type outcome struct {
-	code           int
+	code           exitCode
 	stdout, stderr string
 }
 
@@ -40,7 +40,7 @@ func runWith(t *testing.T, o Options, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	o.Args, o.Stdout, o.Stderr, o.Version = args, &stdout, &stderr, "1.2.3"
 	o.Signals = make(chan os.Signal)
-	code := Main(o)
+	code := exitCode(Main(o))
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
@@ -186,9 +186,9 @@ func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signals <- os.Interrupt
 	signals <- os.Interrupt
-	code := make(chan int)
+	code := make(chan exitCode)
 	go func() {
-		code <- Main(Options{Args: []string{"version"}, Stdout: writer, Stderr: io.Discard, Signals: signals})
+		code <- exitCode(Main(Options{Args: []string{"version"}, Stdout: writer, Stderr: io.Discard, Signals: signals}))
 	}()
 	select {
 	case got := <-code:

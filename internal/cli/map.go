@@ -173,7 +173,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		if h.Output != "" {
 			r.a.console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
-		return exitCode(exitInterrupted)
+		return exitInterrupted
 	}
 	s.Ended(delivered, err)
 	if delivered && f.id != "" && h.Entry == starter.EntryStarted {
@@ -235,7 +235,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 	}
 	if errors.Is(failed, syscall.EPIPE) {
 		r.a.console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
-		return false, exitCode(exitInterrupted)
+		return false, exitInterrupted
 	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
@@ -246,7 +246,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 	if err := r.deliver(ctx, end, streamed); err != nil {
 		if errors.Is(err, errInterrupted) {
 			r.a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
-			return false, exitCode(exitInterrupted)
+			return false, exitInterrupted
 		}
 		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
 	}

@@ -105,7 +105,7 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 	causes, err := to.write(ctx, s.lines)
 	if errors.Is(err, errInterrupted) && f.follow {
 		a.console.Say("map %s goes on", id)
-		return exitCode(exitInterrupted)
+		return exitInterrupted
 	}
 	if err != nil {
 		return explain(a, err)
@@ -130,7 +130,7 @@ func partial(ctx context.Context, a *app, s *sofar, to output) error {
 		total = " of " + humanize.Comma(s.items)
 	}
 	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), total)
-	return exitCode(exitFailed)
+	return exitFailed
 }
 
 func logsCommand(a *app) *cobra.Command {
@@ -194,10 +194,10 @@ func logOf(ctx context.Context, a *app, s *sofar, item int64, follow bool) error
 		return explain(a, err)
 	case r == nil && s.running() && !follow:
 		a.console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
-		return exitCode(exitFailed)
+		return exitFailed
 	case r == nil:
 		a.console.Say("map %s has no result of item %d", s.id, item)
-		return exitCode(exitFailed)
+		return exitFailed
 	}
 	if r.Fault != nil {
 		a.console.Note("item %d failed: %s", r.Index, report.OneLine(r.Fault.Error(), 300))

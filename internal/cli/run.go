@@ -179,11 +179,11 @@ func printResult(a *app, result gpumux.Result, whole bool) error {
 	if result.Fault != nil {
 		a.console.Write([]byte(report.FaultText(*result.Fault)))
 		a.console.Say("gpumux: %s", report.OneLine(result.Fault.Error(), 1000))
-		return exitCode(exitFailed)
+		return exitFailed
 	}
 	if n := len(result.Files); n > 0 {
 		a.console.Say("gpumux: the item saved %d files (%s), and `run` has no place for files; use `gpumux map --files DIR`", n, report.OneLine(strings.Join(result.Files, ", "), 200))
-		return exitCode(exitFailed)
+		return exitFailed
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		a.console.Note("nobody reads the results any more")
-		return exitCode(exitInterrupted)
+		return exitInterrupted
 	case errors.As(err, &fault):
 		a.console.Write([]byte(report.FaultText(*fault)))
 		if fault.Kind == gpumux.FaultBadInput {
@@ -134,7 +134,7 @@ func tellStream(a *app, count int64, causes starter.Causes) error {
 	if !a.console.Quiet {
 		report.Causes(report.Visible(a.console), "  ", failed, causes.Sorted())
 	}
-	return exitCode(exitFailed)
+	return exitFailed
 }
 
 func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {

@@ -94,7 +94,7 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 	reader, writer := io.Pipe()
 	to := &inputEnder{on: "`gpumux stream` runs items as they come", input: writer}
 	go func() { _, _ = writer.Write([]byte("1\n")) }()
-	code := Main(Options{Args: []string{"map", "embed", "--in", "-"}, Stdin: reader, Stdout: io.Discard, Stderr: to})
+	code := exitCode(Main(Options{Args: []string{"map", "embed", "--in", "-"}, Stdin: reader, Stdout: io.Discard, Stderr: to}))
 	require.Equal(t, exitUnavailable, code, "there is no server")
 	require.Contains(t, to.String(), to.on)
 }

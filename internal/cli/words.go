@@ -78,21 +78,20 @@ func printJSON(to io.Writer, v any) error {
 	return err
 }
 
-// Exit codes.
+// exitCode ends the command with a code; its message has been printed.
+type exitCode int
+
 const (
-	// ExitOK: every item succeeded, or the command did what it was asked.
-	exitOK = 0
-	// ExitFailed: items failed, or what was asked for is not there.
-	exitFailed = 1
-	// ExitUsage: the command or its input cannot work as given.
-	exitUsage = 2
-	// ExitUnavailable: what is needed could not be reached or started.
-	exitUnavailable = 3
-	// ExitBroken: the map failed as a whole, or the command did.
-	exitBroken = 4
-	// ExitInterrupted: a signal ended the command.
-	exitInterrupted = 130
+	exitOK          exitCode = 0   // every item succeeded, or the command did what it was asked
+	exitFailed      exitCode = 1   // items failed, or what was asked for is not there
+	exitUsage       exitCode = 2   // the command or its input cannot work as given
+	exitUnavailable exitCode = 3   // what is needed could not be reached or started
+	exitBroken      exitCode = 4   // the map failed as a whole, or the command did
+	exitInterrupted exitCode = 130 // a signal ended the command
 )
+
+// Error is for logs.
+func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 // usage returns an error about one mistake in the command line.
 func usage(format string, args ...any) error {
@@ -101,12 +100,6 @@ func usage(format string, args ...any) error {
 
 // unavailable returns an error about something that could not be reached or started.
 func unavailable(err error) error { return &local.UnavailableError{Err: err} }
-
-// exitCode ends the command with a code; its message has been printed.
-type exitCode int
-
-// Error is for logs.
-func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 var errInterrupted = errors.New("interrupted")
 
