@@ -87,7 +87,7 @@ func (a *attempt) findKept() (results []gpumux.Result, err error) {
 	if a.chunk.Parts != "" || activity.GetInfo(a.ctx).Attempt == 1 {
 		return nil, nil
 	}
-	text, err := a.Store.Objects.ReadAll(a.ctx, keptOf(a.ctx))
+	text, err := a.Store.Objects.ReadAll(a.ctx, keptOf(a.ctx), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -81,7 +81,7 @@ func TestRunChunk_KeepsResultsThatTravelInline(t *testing.T) {
 			kept := func() (n int) {
 				for o, err := range l.store.Objects.Objects(t.Context(), "maps/unreported") {
 					require.NoError(t, err)
-					text, err := l.store.Objects.ReadAll(t.Context(), o.Key)
+					text, err := l.store.Objects.ReadAll(t.Context(), o.Key, nil)
 					require.NoError(t, err)
 					var results []gpumux.Result
 					require.NoError(t, json.Unmarshal(text, &results))

@@ -67,7 +67,7 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	size, err := a.store.Objects.Size(ctx, name)
 	var text []byte
 	if err == nil && size <= gpumux.MaxArgFile {
-		text, err = a.store.Objects.ReadAll(ctx, name)
+		text, err = a.store.Objects.ReadAll(ctx, name, nil)
 	}
 	wrong := ""
 	switch {

@@ -156,7 +156,7 @@ func (s *sizer) full() int64 {
 	return full
 }
 
-// Together is how many items a slot has under way at a time; 0: one, or it is not Informed.
+// Together is how many items a slot has under way at a time; 0: one, or not known.
 func (s *sizer) Together() int64 { return max(s.batch, s.concurrent) }
 
 // chunksPerSlot is how many chunks one slot works on at a time: those whose items run at
@@ -211,8 +211,8 @@ func (s *sizer) count() int {
 	return min(cmp.Or(s.Likely, firstSlots), maxInFlight) << s.widened
 }
 
-// share is how many slots the map has beside others. By Little's law they are as many as it
-// has chunks in flight, times the part of that time in which a chunk has a slot.
+// share is how many slots the map has beside others. By Little's law they are as many as
+// it has chunks in flight, times the part of that time in which a chunk has a slot.
 func (s *sizer) share() int {
 	all, flight := max(1, s.count()), s.flight.Microseconds()
 	if flight == 0 {

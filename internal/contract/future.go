@@ -37,8 +37,8 @@ func unlessCodec(err error) error {
 	return err
 }
 
-// fromTemporal reports whether an error came from Temporal. All others of futures are of data
-// converters.
+// fromTemporal reports whether an error came from Temporal. All others of futures are of
+// data converters.
 func fromTemporal(err error) bool {
 	for _, kind := range []any{
 		new(*temporal.ActivityError), new(*temporal.ChildWorkflowExecutionError), new(*temporal.CanceledError), new(*temporal.ApplicationError),

@@ -22,9 +22,9 @@ func localCodec(c converter.PayloadCodec) payloadCodec {
 	return func(context.Context) converter.PayloadCodec { return c }
 }
 
-// remoteCodec is a codec server, as of TEMPORAL_CODEC_ENDPOINT. The endpoint is the URL before
-// /encode and /decode; its path may be a secret. The others are the headers Authorization
-// and X-Namespace.
+// remoteCodec is a codec server, as of TEMPORAL_CODEC_ENDPOINT. The endpoint is the
+// URL before /encode and /decode; its path may be a secret. The others are the headers
+// Authorization and X-Namespace.
 func remoteCodec(endpoint, auth, namespace string) payloadCodec {
 	return func(ctx context.Context) converter.PayloadCodec {
 		return remote{endpoint, converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{

@@ -2,8 +2,8 @@
 // print.
 //
 // It owns how Temporal is dialed, the codec at that connection, how long an answer may
-// take, who counts as there, and handing on the work of a dead worker. It never starts a map. Every call ends with its
-// context; a client is the caller's to close.
+// take, who counts as there, and handing on the work of a dead worker. It never starts a
+// map. Every call ends with its context; a client is the caller's to close.
 package fleet
 
 import (

@@ -213,8 +213,8 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 	}
 }
 
-// blame is an error of reading an object of a source. It is a *gpumux.SourceError where the
-// object is to blame, and not the store.
+// blame is an error of reading an object of a source. It is a *gpumux.SourceError
+// where the object is to blame, and not the store.
 func (s *Sources) blame(ctx context.Context, name string, err error) error {
 	if damage, ok := errors.AsType[*objects.DamageError](err); ok {
 		return s.damaged(name, damage.Error())

@@ -64,8 +64,8 @@ type Spooled struct {
 }
 
 // Spool copies inputs of any size into a temporary file with one item per line, and
-// checks each. Mistakes in them are a *gpumux.SourceError. JSON values keep their text. Gzip and
-// zstd are known by their first bytes and decompressed.
+// checks each. Mistakes in them are a *gpumux.SourceError. JSON values keep their
+// text. Gzip and zstd are known by their first bytes and decompressed.
 func Spool(inputs ...Input) (_ *Spooled, err error) {
 	from := &chain{inputs: inputs}
 	defer from.close()

@@ -51,7 +51,7 @@ func put(t testing.TB, s *store, key, content string) {
 
 func get(t testing.TB, s *store, name string) string {
 	t.Helper()
-	data, err := s.Objects.ReadAll(t.Context(), name)
+	data, err := s.Objects.ReadAll(t.Context(), name, nil)
 	require.NoError(t, err)
 	return string(data)
 }

@@ -269,13 +269,8 @@ func (b *Bucket) ReadAny(ctx context.Context, name string, offset, length int64)
 	return newReader(ctx, b, name, stretch{offset, length}, true)
 }
 
-// ReadAll reads a small object.
-func (b *Bucket) ReadAll(ctx context.Context, name string) ([]byte, error) {
-	return b.readAll(ctx, name, nil, false)
-}
-
-// ReadAllInto is ReadAll into a buffer, where the object fits.
-func (b *Bucket) ReadAllInto(ctx context.Context, name string, buffer []byte) ([]byte, error) {
+// ReadAll reads a small object, into the buffer if it fits there.
+func (b *Bucket) ReadAll(ctx context.Context, name string, buffer []byte) ([]byte, error) {
 	return b.readAll(ctx, name, buffer, false)
 }
 

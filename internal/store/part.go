@@ -187,7 +187,7 @@ var spare = sync.Pool{New: func() any { return new(opened) }}
 // load reads the lines of a part, which lie in text, and checks them.
 func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
 	o = *spare.Get().(*opened)
-	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), o.text); err == nil {
+	if o.text, err = f.in.ReadAll(ctx, f.keyOf(p), o.text); err == nil {
 		o.all, err = parsePartText(o.text, o.all)
 		o.lines = o.all
 	}
