@@ -18,8 +18,8 @@ import (
 // contact ends activities before the server gives their work to another worker. It owns
 // their heartbeats, and for how long each counts as this worker's: from each answered
 // heartbeat for its timeout, less a second. It never touches a process and never ends the
-// worker. A contact follows the activities of a worker. Its methods may be called from any
-// goroutine.
+// worker. A contact follows the activities of a worker. Its methods may be called from
+// any goroutine.
 type contact struct {
 	interceptor.WorkerInterceptorBase
 	// Client sends the heartbeats. It is set before an activity begins.

@@ -128,8 +128,8 @@ func (m *metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// metricsListen says where the server listens. Without TLS it speaks HTTP. Only readers of
-// /metrics need the Token: probes cannot keep secrets.
+// metricsListen says where the server listens. Without TLS it speaks HTTP. Only readers
+// of /metrics need the Token: probes cannot keep secrets.
 type metricsListen struct {
 	Address string
 	TLS     *tls.Config

@@ -1,5 +1,5 @@
-// Package python has the files of the Python package gpumux that a task process needs, for
-// workers to put on disk.
+// Package python has the files of the Python package gpumux that a task process needs,
+// for workers to put on disk.
 //
 // It owns the embedded files alone and runs nothing, so nothing here stops.
 package python

@@ -35,8 +35,8 @@ const (
 )
 
 // intercept makes every call of a connection pass through a codec: one that is away then
-// looks as a Temporal server that is, and workflow code never sees its errors. Headers and
-// search attributes pass as they are, as with the SDK's data converters.
+// looks as a Temporal server that is, and workflow code never sees its errors. Headers
+// and search attributes pass as they are, as with the SDK's data converters.
 func intercept(c payloadCodec) grpc.UnaryClientInterceptor {
 	var beats heartbeats
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {

@@ -66,7 +66,8 @@ type watch struct {
 	cost      time.Duration // shortest recent duration of a round, readings included
 	readings  map[string]*reading
 	warned    map[string]bool
-	// probed is, by device, whether the driver reported the memory of a process that used it.
+	// probed is, by device, whether the driver reported the memory of a process on it.
+	// it.
 	probed map[string]bool
 }
 

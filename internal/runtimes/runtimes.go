@@ -1,8 +1,8 @@
 // Package runtimes puts the Python and the R side of a task process on disk.
 //
 // It owns R's files and the folders, each named by the hash of what is in it; Python's
-// files are those of clients/python. It starts nothing, so nothing has to stop. They need Python 3.9 or newer, and R 4.0 or
-// newer with cat and the package jsonlite.
+// files are those of clients/python. It starts nothing, so nothing has to stop. They need
+// Python 3.9 or newer, and R 4.0 or newer with cat and the package jsonlite.
 package runtimes
 
 import (

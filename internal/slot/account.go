@@ -96,8 +96,8 @@ func (a *account) replaced() (why, text string) {
 // full reports whether the process has run all the items that it may.
 func (a *account) full() bool { return a.limit > 0 && a.ran >= a.limit }
 
-// inBatch is how many items ran at once where one did: those of a micro-batch, 0 where the
-// task takes single items.
+// inBatch is how many items ran at once where one did: those of a micro-batch, 0 where
+// the task takes single items.
 func (a *account) inBatch() int {
 	if a.batch == 0 {
 		return 0

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// fullShare is the share of its budget at which a process is replaced, if it has grown by
-	// grownBy since its first item: a new one has room for more then.
+	// fullShare is the share of its budget at which a process is replaced, if it has grown
+	// by grownBy since its first item: a new one has room for more then.
 	fullShare, grownBy = 0.9, 0.1
 	// nearFullShare is the share from which it gets nothing ahead.
 	nearFullShare = 0.75

@@ -192,7 +192,8 @@ func (q *queue) end(ctx context.Context) {
 	}
 }
 
-// ask lets the goroutine pull n items, or a frame's worth, with news when enough are there.
+// ask lets the goroutine pull n items, or a frame's worth, with news when enough are
+// there.
 func (q *queue) ask(enough, n int) {
 	q.wanted, q.enough = n, enough
 	q.wake.Signal()
