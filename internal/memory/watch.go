@@ -67,7 +67,6 @@ type watch struct {
 	readings  map[string]*reading
 	warned    map[string]bool
 	// probed is, by device, whether the driver reported the memory of a process on it.
-	// it.
 	probed map[string]bool
 }
 
