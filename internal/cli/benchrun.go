@@ -126,7 +126,8 @@ func (b *bench) env(workload string) map[string]string {
 }
 
 // run maps the workload over a range. It returns when the items of each slot ended, in
-// nanoseconds since 1970, and the environment of a slot, which items that warm it up have.
+// nanoseconds since 1970, and the environment of a slot, which items that warm it up
+// have.
 func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (ends map[string][]int64, env map[string]string, err error) {
 	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.clients()}
 	if p.way == wayFresh {

@@ -3,9 +3,9 @@
 //
 // It owns the flags, how a command finds its server, items in files and streams, files of
 // results, which appear whole or not at all, bench with its workloads, how a command is
-// interrupted, and the exit code of an error. It never decides how a map runs. Main returns
-// when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at
-// once.
+// interrupted, and the exit code of an error. It never decides how a map runs. Main
+// returns when the command is done or interrupted: the first Ctrl-C stops cleanly, the
+// second at once.
 //
 // Data goes to standard output, all else to standard error.
 package cli
@@ -255,9 +255,9 @@ func tracesWanted() bool {
 		!strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") && os.Getenv("OTEL_TRACES_EXPORTER") != "none"
 }
 
-// exportTraces exports spans until stop, which waits for the last of them. report gets the
-// first error of the exporter. The context that it returns has the parent of TRACEPARENT,
-// if a traced program started this one.
+// exportTraces exports spans until stop, which waits for the last of them. report gets
+// the first error of the exporter. The context that it returns has the parent of
+// TRACEPARENT, if a traced program started this one.
 func exportTraces(ctx context.Context, version string, report func(error)) (traced context.Context, stop func(), err error) {
 	if !tracesWanted() {
 		return ctx, func() {}, nil

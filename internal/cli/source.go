@@ -233,8 +233,8 @@ func globItems(pattern string, m *starter.Map) error {
 	return spool([]items.Input{in}, "glob "+pattern, m)
 }
 
-// readUntil returns a reader that fails with ctx's cause, even while the stream blocks, as
-// a terminal does. Close it in any case.
+// readUntil returns a reader that fails with ctx's cause, even while the stream blocks,
+// as a terminal does. Close it in any case.
 func readUntil(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })

@@ -138,9 +138,9 @@ func (m *meter) rest() int {
 	return n - m.actions["RecordActivityTaskHeartbeat"]
 }
 
-// Items of a second cost an activity each, and what the map costs once, also in a workflow
-// of one's own. A busy machine may add a heartbeat where a chunk begins while the server is
-// slow.
+// Items of a second cost an activity each, and what the map costs once, also in a
+// workflow of one's own. A busy machine may add a heartbeat where a chunk begins while
+// the server is slow.
 func TestActions_PerItem(t *testing.T) {
 	t.Parallel()
 	m, c := metered(t, 5, time.Second)

@@ -221,7 +221,8 @@ func TestCodecServer_Outages(t *testing.T) {
 			o.calledOnce(steps)
 		})
 	}
-	// An error in a workflow's input fails that workflow then, but none of what a lease reads.
+	// An error in a workflow's input fails that workflow then, but none of what a lease
+	// reads.
 	t.Run("the codec is in the SDK's own converter", func(t *testing.T) {
 		t.Parallel()
 		o := newOutage(t)

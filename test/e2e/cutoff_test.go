@@ -40,8 +40,8 @@ def beat(i):
 `
 
 // link is a connection to the server that can lose a direction: what is sent then waits,
-// as for a network that comes back. It can also lose the server's history service: then the
-// frontend answers at once that it is away.
+// as for a network that comes back. It can also lose the server's history service: then
+// the frontend answers at once that it is away.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex

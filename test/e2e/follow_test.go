@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/test/devservertest"
 )
 
-// The results of a running map come in order, as far as nothing is missing before them, or
-// as they are stored.
+// The results of a running map come in order, as far as nothing is missing before them,
+// or as they are stored.
 func TestFollow_WhileTheMapRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -65,12 +65,14 @@ class Rows:
 
 var origins = []origin{
 	// The same sum comes of all four ways, and only a slot with a shard of its own holds no
-	// more than that. A slot that has ended its shard before another has begun gets the next.
+	// more than that. A slot that has ended its shard before another has begun gets the
+	// next.
 	{name: "pmap", served: true, line: fmt.Sprintf(compare, "pmap"), prints: []string{
 		`serial 1 697953.1 8.00MiB 8.00MiB 4B 8.00MiB 8.00MiB`, `replicated 1 697953.0 8.00MiB 8.00MiB 4B 2.00MiB 32.00MiB`,
 		`sharded 1 697953.0 2.00MiB 2.00MiB 4B 2.00MiB 8.00MiB`, `slots [1-4] 697953.0 2.00MiB 2.00MiB 4B 2.00MiB 2.00MiB`,
 	}, wrong: [][3]string{{"pmap/pmap.py", "row**2", "row**3"}}, again: fmt.Sprintf(compare, "pmap") + " serial", says: "WRONG"},
-	// An operation that the first backend refuses runs on the next one with the same numbers.
+	// An operation that the first backend refuses runs on the next one with the same
+	// numbers.
 	{name: "backends", served: true, before: func(e *example) {
 		e.env = append(e.env, goEnvironment(e.t)...)
 		e.build("go build -o bin/backends ./examples/backends")
@@ -79,7 +81,8 @@ var origins = []origin{
 		`both (product|relu|softmax) first/\d cpu:0 \de-\d\d`, `both eigenvalues cpu/\d first/\d, NotImplementedError \de-\d\d`,
 		`cpu (product|relu|softmax|eigenvalues) cpu/\d \de-\d\d`, `1 arrays moved between slots; .*`,
 	}, wrong: [][3]string{{"backends/first.py", "jax.nn.relu", "jax.nn.gelu"}}, says: `both relu .* WRONG`},
-	// A process is replaced before it passes its budget; the losses are those of a plain run.
+	// A process is replaced before it passes its budget; the losses are those of a plain
+	// run.
 	{name: "cleanup", served: true, before: slots("9465"), line: fmt.Sprintf(compare, "cleanup"), prints: []string{
 		`early \S+s [1-9]\d* 0 \d+MiB 16 of 16`, `long \S+s 0 2 \d+MiB 0 of 1`,
 	}, wrong: [][3]string{{"cleanup/compare.py", "SEEDS = 16", "SEEDS = 1"}, {"cleanup/train.py", "default_rng(seed)", "default_rng()"}},
@@ -97,8 +100,9 @@ var origins = []origin{
 		`scores of 60 images: .*`, `gpumux_item_seconds: 60 items, .*`, `p90 \d+\.\dms between \S+ms and \S+ms; the results: \d+\.\dms`,
 	}, wrong: [][3]string{{"sharing/latency.py", "right = np.", "right = 1.0001 * np."}},
 		says: "of the largest beside NumPy's in 64 bits; allowed: 1e-05 WRONG\n"},
-	// Slots beside a plain loop, with what they cannot do as a row, and with results that are
-	// the loop's. What is missing is named before anything runs; what has no time is left out.
+	// Slots beside a plain loop, with what they cannot do as a row, and with results that
+	// are the loop's. What is missing is named before anything runs; what has no time is
+	// left out.
 	{name: "transformers", before: func(e *example) {
 		e.write("rows.py", rowsTask)
 		for _, missing := range []string{"--python .venv/plain/bin/python", "--gpumux nowhere", "rows.py:Rows --limit 0"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/test/programtest"
 )
 
-// ownProcess says whether this process is the test's own, whose environment it may change beside
-// other tests. Where it is not, such a process has run the test when it returns.
+// ownProcess says whether this process is the test's own, whose environment it may change
+// beside other tests. Where it is not, such a process has run the test when it returns.
 func ownProcess(t *testing.T) bool {
 	t.Helper()
 	const name = "GPUMUX_TEST_OWN"
