@@ -41,8 +41,8 @@ type Config struct {
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `json:"codec"`
 	// Contact is how long items run on at least while the server does not answer, in maps
-	// whose edition this worker tells. contract.TimeoutOf says when others get the chunks of a
-	// killed worker. Default 7 s.
+	// whose edition this worker tells. contract.TimeoutOf says when others get the chunks of
+	// a killed worker. Default 7 s.
 	Contact gpumux.Duration `json:"contact"`
 
 	// Dir is where relative paths start. Default: the file's folder, or the working folder.
