@@ -254,7 +254,7 @@ func (s *sizing) look() (*slotSearch, float64, int64) {
 	// A device may have been cordoned, or have come back.
 	load := s.pool.Load()
 	slots := load.Slots - load.Leased
-	if slots != s.slots {
+	if slots != s.slots || working > slots { // calls of a larger number may still run
 		s.slots = slots
 		s.measure(time.Time{})
 	}
@@ -289,14 +289,16 @@ func (s *sizing) decide(tried *slotSearch, rate float64, next int) {
 	}
 	if tried.found = next <= tried.paid; tried.found {
 		next = tried.paid
-		s.log.Info(fmt.Sprintf("pool %s: %s per device for task %s: %s items/s", s.pool.Name, english.Plural(next, "slot", ""), tried.task,
-			humanize.CommafWithDigits(tried.rate*float64(len(s.groups)), 2)), zap.String("pool", s.pool.Name), zap.String("task", tried.task), zap.Int("slots", next))
 	}
 	if next < tried.slots {
 		tried.reduced = time.Now()
 	}
 	tried.slots = next
 	s.apply()
+	if tried.found {
+		s.log.Info(fmt.Sprintf("pool %s: %s per device for task %s: %s items/s", s.pool.Name, english.Plural(next, "slot", ""), tried.task,
+			humanize.CommafWithDigits(tried.rate*float64(len(s.groups)), 2)), zap.String("pool", s.pool.Name), zap.String("task", tried.task), zap.Int("slots", next))
+	}
 }
 
 // room is how many slots the free memory allows, up to a wanted number.

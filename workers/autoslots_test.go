@@ -266,6 +266,29 @@ func TestSizing_NothingToLearn(t *testing.T) {
 	})
 }
 
+// A task that follows one with more slots is measured when their last calls have ended.
+func TestSizing_CallsOfALargerNumberAreNotMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 4)
+		p.work("patient", 11, p.found("patient"))
+		time.Sleep(2 * window)
+		var stints []*stint
+		for _, seat := range p.seats {
+			stints = append(stints, p.Begin(seat, "alone", "", false))
+		}
+		for range 30 {
+			time.Sleep(sizingEvery)
+			for _, each := range stints {
+				each.Done(0)
+			}
+		}
+		require.Equal(t, 1, p.pool.Size())
+		for _, each := range stints {
+			each.End()
+		}
+	})
+}
+
 // With real processes, whose throughput is the machine's affair, the search ends as well
 // and every item runs once.
 func TestLong_SizingRealProcesses(t *testing.T) {
