@@ -81,8 +81,8 @@ class Executor(concurrent.futures.Executor):
         if cancel_futures:
             for future, _ in list(self._calls.pending.values()):
                 future.cancel()
-        if wait:
-            self._reader.join()
+        while wait and self._reader.is_alive():
+            self._reader.join(1)  # a signal that comes just before a wait does not end it, but is heard behind it
 
     def terminate_workers(self) -> None:
         """End the calls that run, and take no more. Futures that are not done raise an Error."""
@@ -285,7 +285,8 @@ def _finish(lines: "queue.SimpleQueue[Optional[bytes]]", over: threading.Event) 
     lines.put(None)
     if getattr(sys, "last_type", None) is not KeyboardInterrupt:
         with contextlib.suppress(KeyboardInterrupt):
-            over.wait()
+            while not over.wait(1):  # as in shutdown
+                pass
 
 
 def _save(path: str, data: bytes) -> None:
