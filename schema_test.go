@@ -129,7 +129,7 @@ func (g *generator) whole(typ reflect.Type) object {
 	return all
 }
 
-// of is the schema of a value in a field.
+// schema is the schema of a value in a field.
 func (g *generator) schema(typ reflect.Type) object {
 	switch typ {
 	case reflect.TypeFor[json.RawMessage]():

@@ -41,7 +41,7 @@ from typing_extensions import Required, TypedDict
 	},
 }
 
-// of is the type of a value.
+// typeName is the type of a value.
 func (l language) typeName(t *testing.T, schema object) string {
 	t.Helper()
 	if ref, is := schema.get("$ref").(string); is {

@@ -97,7 +97,7 @@ const maxLogged = 20
 // faultLog logs the faults of a chunk of a map.
 type faultLog struct {
 	log.Logger
-	// of is the map, trace its trace or empty.
+	// trace is the trace of the map, or empty.
 	mapID, trace string
 	// logged counts the failures of items.
 	logged int

@@ -175,7 +175,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.Size())
 }
 
-// said waits for the line that tells a task's number of slots.
+// found returns what reports whether the log tells a task's number of slots.
 func (p *plant) found(task string) func() bool {
 	return func() bool {
 		return p.seen.Filter(func(e observer.LoggedEntry) bool {

@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,17 +26,6 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 )
-
-// scraped is the answer to one scrape.
-func scraped(t *testing.T, url string) (code int, text string) {
-	t.Helper()
-	answer, err := http.Get(url)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return answer.StatusCode, string(body)
-}
 
 // What real slots did, and what the driver says, as a scrape finds it.
 func TestMetrics_OfSlotsAndDevices(t *testing.T) {
@@ -81,7 +69,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	scrape := func() string {
-		code, text := scraped(t, url)
+		code, text := answered(t, url)
 		require.Equal(t, http.StatusOK, code, "%s", text)
 		return text
 	}
@@ -148,7 +136,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	url = strings.Replace(url, "/metrics", "/healthz", 1)
 	expect := func(want int, line string) {
 		t.Helper()
-		code, text := scraped(t, url)
+		code, text := answered(t, url)
 		require.Equal(t, want, code)
 		require.Equal(t, line+"\n", text)
 	}
@@ -163,9 +151,9 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "the Temporal server has not answered within 2s: "+server.matching.Error())
 	w.end()
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
-	started, _ := scraped(t, strings.Replace(url, "/healthz", "/startz", 1))
+	started, _ := answered(t, strings.Replace(url, "/healthz", "/startz", 1))
 	require.Equal(t, http.StatusOK, started, "it had started")
-	code, text := scraped(t, alive)
+	code, text := answered(t, alive)
 	require.Equal(t, http.StatusOK, code, "the program turns")
 	require.Equal(t, "ok\n", text)
 }

@@ -133,7 +133,7 @@ func readItem(ctx context.Context, a *app, text string) (json.RawMessage, error)
 	return json.RawMessage(text), nil
 }
 
-// call runs a map of one item, and cancels it when it is interrupted.
+// callOne runs a map of one item, and cancels it when it is interrupted.
 func callOne(ctx context.Context, a *app, conn *connection, m starter.Map, ladder []string, whole bool) error {
 	id, _ := m.Identify()
 	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])

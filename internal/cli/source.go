@@ -64,10 +64,6 @@ func (s source) read(ctx context.Context, m *starter.Map) (err error) {
 	return spool(inputs, strings.Join(labels, ", "), m)
 }
 
-func useValues(open func() (io.ReadCloser, error), label string, m *starter.Map) error {
-	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label, m)
-}
-
 func (s source) each(ctx context.Context, f func(item []byte, wrong *gpumux.SourceError) error) error {
 	inputs, _, err := s.inputs(ctx)
 	if err != nil {
@@ -198,7 +194,7 @@ func spool(inputs []items.Input, label string, m *starter.Map) error {
 		return wrong
 	case err != nil:
 		// A mistake in the items was returned above; the rest is this machine's fault.
-		return &local.UnavailableError{Err: err}
+		return unavailable(err)
 	}
 	m.Spooled, m.Label = (*starter.Spooled)(spooled), label
 	return nil
@@ -255,8 +251,8 @@ func (f *mapFlags) results() (id string, values bool) {
 }
 
 func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
-	id, values := f.results()
-	if !values {
+	id, named := f.results()
+	if !named {
 		return readItems(ctx, a, f, m)
 	}
 	state, err := local.StateOf(id)
@@ -279,8 +275,8 @@ func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if !found.Whole {
 		return none
 	}
-	err = useValues(func() (io.ReadCloser, error) { return found.File(ctx) }, f.source.in[0], m)
-	return checkKey(err, m)
+	values := items.Input{Name: f.source.in[0], Format: items.Values, Open: func() (io.ReadCloser, error) { return found.File(ctx) }}
+	return checkKey(spool([]items.Input{values}, values.Name, m), m)
 }
 
 // connectWithItems connects to the server of a map and finds its items. It reads local

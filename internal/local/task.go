@@ -141,7 +141,7 @@ const probing = 2 * time.Minute
 var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
 
 // CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
-// else it is empty; said is its version and path, or its other output.
+// else it is empty; found is its version and path, or its other output.
 func CheckPython(ctx context.Context, python string) (found, fix string) {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()

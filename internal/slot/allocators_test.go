@@ -74,7 +74,7 @@ func repeated(item memoryItem, times int) []any {
 
 type memoryResult struct{ PID, Compiled, Cleared, Emptied int }
 
-// results are what the items returned, and the processes that ran them.
+// memoryResults are what the items returned, and the processes that ran them.
 func memoryResults(t *testing.T, got []calls.Done) (last memoryResult, processes int) {
 	t.Helper()
 	pids := map[int]bool{}
