@@ -194,7 +194,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := process.Sweep(w.log); err != nil {
+	if err := process.Sweep(); err != nil {
 		return err
 	}
 	w.metrics = newMetrics(w.log, w.o.Version, w.starts, w.health)

@@ -16,7 +16,7 @@ import (
 func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	dead := exec.Command("sleep", "600")
 	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, startLeader(dead, 0))
+	require.NoError(t, startLeader(dead))
 	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
 	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
 	out, err := newOutput()
@@ -32,12 +32,7 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	})
 }
 
-// Only a child of the worker's own that has the mark is taken for a task process.
+// Only a child of the worker's own is taken for a task process.
 func TestAdopt_ItsOwnOnly(t *testing.T) {
-	require.ErrorContains(t, (&Process{Mark: 1}).Adopt(os.Getpid()), "does not belong to the worker")
-	cmd := exec.Command("sleep", "600")
-	require.NoError(t, cmd.Start())
-	require.ErrorContains(t, (&Process{Mark: 1}).Adopt(cmd.Process.Pid), "does not carry its mark")
-	require.Error(t, cmd.Wait(), "it was killed")
-	require.False(t, leads(cmd.Process.Pid))
+	require.ErrorContains(t, (&Process{}).Adopt(os.Getpid()), "does not belong to the worker")
 }

@@ -31,10 +31,8 @@ type Process struct {
 	Patience time.Duration
 	Lingers  func()
 
-	// Mark is the limit on file locks that marks its descendants; 0 is none. A forked
-	// process sets it before Adopt.
-	Mark uint64
-
+	// mark is the limit on file locks that its descendants have.
+	mark    uint64
 	process *os.Process
 	killed  time.Time // when a wait for its end began
 }
@@ -48,14 +46,14 @@ type Options struct {
 
 // New prepares a process. Start or Adopt makes it real; Disown gives it up.
 func New(o Options) (*Process, error) {
-	if err := Sweep(o.Log); err != nil {
+	if err := Sweep(); err != nil {
 		return nil, err
 	}
 	out, err := newOutput()
 	if err != nil {
 		return nil, err
 	}
-	return &Process{o: o, Mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
+	return &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
 }
 
 // Command describes a process to start.
@@ -81,7 +79,7 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.Mark); err != nil {
+	if err := spawn(cmd, p.mark); err != nil {
 		p.Out.close()
 		return &ProgramError{run.Argv[0], err}
 	}
@@ -148,10 +146,8 @@ func (p *Process) ends() bool {
 const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
 	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
-// linger is called every second while a killed process does not end. A descendant that
-// traces it may hold it, and then has to end first.
+// linger is called every second while a killed process does not end.
 func (p *Process) linger() {
-	p.killStrays()
 	switch {
 	case p.killed.IsZero():
 		p.killed = time.Now()

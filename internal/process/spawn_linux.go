@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,16 +14,12 @@ import (
 // Spawners start processes from threads that never end: the kernel sends the parent-death
 // signal when the forking thread ends. Such a thread withholds the worker's capabilities
 // from its children.
-var (
-	taskSpawner   = sync.OnceValue(newSpawner)
-	spawnerThread atomic.Int32
-)
+var taskSpawner = sync.OnceValue(newSpawner)
 
 func newSpawner() chan<- func() {
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()
-		spawnerThread.Store(int32(unix.Gettid()))
 		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		for f := range work {
 			f()
@@ -34,21 +29,18 @@ func newSpawner() chan<- func() {
 }
 
 // spawn starts the command as the leader of its own process group, with the mark. The
-// kernel kills it when the worker dies. A program without a wire waits for nobody: it is
-// marked before it begins.
+// kernel kills it when the worker dies.
 func spawn(cmd *exec.Cmd, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if mark != 0 && len(cmd.ExtraFiles) == 0 {
-		if err := markFirst(cmd, mark); err != nil {
-			return err
-		}
+	if err := startLeader(cmd); err != nil {
+		return err
 	}
-	return startLeader(cmd, mark)
+	setMark(cmd.Process.Pid, mark)
+	return nil
 }
 
-// startLeader starts a command that leads a group of its own, and marks it unless mark is
-// 0. The caller must await it.
-func startLeader(cmd *exec.Cmd, mark uint64) error {
+// startLeader starts a command that leads a group of its own. The caller must await it.
+func startLeader(cmd *exec.Cmd) error {
 	started := make(chan error)
 	taskSpawner() <- func() {
 		childLock.RLock()
@@ -56,7 +48,6 @@ func startLeader(cmd *exec.Cmd, mark uint64) error {
 		err := cmd.Start()
 		if err == nil {
 			leaders.Store(cmd.Process.Pid, true)
-			setMark(cmd.Process.Pid, mark)
 		}
 		started <- err
 	}

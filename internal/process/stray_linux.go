@@ -39,10 +39,6 @@ func (p *Process) killOrphans() (found bool) {
 			continue
 		}
 		found = true
-		// A whole group at once, so none of it escapes by forking.
-		if group := groupOf(pid); group != syscall.Getpgrp() && (group == p.PID || !leads(group)) {
-			killGroup(group, syscall.SIGKILL)
-		}
 		syscall.Kill(pid, syscall.SIGKILL)
 		syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 	}
@@ -51,7 +47,7 @@ func (p *Process) killOrphans() (found bool) {
 
 // owns reports whether a process is this one, in its group, or marked as its descendant.
 func (p *Process) owns(pid int) bool {
-	return p.Mark != 0 && markOf(pid) == p.Mark || p.PID != 0 && groupOf(pid) == p.PID
+	return markOf(pid) == p.mark || p.PID != 0 && groupOf(pid) == p.PID
 }
 
 // exitingFlag is the kernel's PF_EXITING.
@@ -88,21 +84,18 @@ func reapOrphans() {
 	defer childLock.Unlock()
 	for _, pid := range children() {
 		// Other parts of this program reap their own.
-		if !leads(pid) && (leads(groupOf(pid)) || program() != 0 && markOf(pid)/processNumbers == program()) {
+		if !leads(pid) && (leads(groupOf(pid)) || markOf(pid)/processNumbers == program) {
 			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}
 }
 
-// children lists the children of threads that can have descendants of task processes: the
-// first adopts orphans, and CLONE_PARENT gives children to the starter of processes.
+// children lists the children of the first thread, which adopts orphans.
 func children() (pids []int) {
-	for _, thread := range []int{os.Getpid(), int(spawnerThread.Load())} {
-		list, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", thread))
-		for field := range bytes.FieldsSeq(list) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	for field := range bytes.FieldsSeq(list) {
+		if pid, err := strconv.Atoi(string(field)); err == nil {
+			pids = append(pids, pid)
 		}
 	}
 	return pids

@@ -27,12 +27,11 @@ func TestReapOrphans_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			t.Parallel()
 			needsMarks(t)
 			leader := exec.Command("sh", "-c", "read -r _; ("+how+`sh -c 'echo $$' &); cat >&2`)
-			leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 			in, err := leader.StdinPipe()
 			require.NoError(t, err)
 			out, err := leader.StdoutPipe()
 			require.NoError(t, err)
-			require.NoError(t, startLeader(leader, newMark()))
+			require.NoError(t, spawn(leader, newMark()))
 			fmt.Fprintln(in)
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
@@ -92,39 +91,12 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 	require.True(t, lives(other))
 }
 
-// A process can make a process that is not its child but its sibling.
-func TestProcess_ASiblingThatItMadeEndsWithIt(t *testing.T) {
-	t.Parallel()
-	needsMarks(t)
-	p, err := New(Options{Log: zap.NewNop()})
-	require.NoError(t, err)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	require.NoError(t, p.Start(Command{
-		Argv: []string{"python3", "-c", fmt.Sprintf(`import ctypes, os, time
-if ctypes.CDLL(None).syscall(%d, %d, 0, 0, 0, 0) == 0:
-    os.setsid()
-    print(os.getpid(), flush=True)
-time.sleep(600)`, unix.SYS_CLONE, unix.CLONE_PARENT|int(syscall.SIGCHLD))},
-		Env: os.Environ(), Stdout: w,
-	}))
-	w.Close()
-	p.Follow(func() {})
-	t.Cleanup(p.Kill)
-	line, err := bufio.NewReader(r).ReadString('\n')
-	require.NoError(t, err)
-	sibling, err := strconv.Atoi(strings.TrimSpace(line))
-	require.NoError(t, err)
-	require.Equal(t, sibling, groupOf(sibling))
-	p.Kill()
-	require.False(t, lives(sibling))
-}
-
 func needsMarks(t *testing.T) {
 	t.Helper()
 	Dedicate()
-	if program() == 0 {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_LOCKS, &limit))
+	if limit.Max != unix.RLIM_INFINITY {
 		rig.Because(t, rig.Kernel, "no process may be marked")
 	}
 }

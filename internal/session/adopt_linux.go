@@ -7,9 +7,9 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// Adopt is Start for a process of one item that fork makes. fork gets the mark, the file
-// for output, and the process's end of the wire, which it closes.
-func Adopt(task launch.Task, o Options, fork func(mark uint64, output, wire *os.File) (pid int, err error)) (*Session, error) {
+// Adopt is Start for a process of one item that fork makes. fork gets the file for
+// output and the process's end of the wire, which it closes.
+func Adopt(task launch.Task, o Options, fork func(output, wire *os.File) (pid int, err error)) (*Session, error) {
 	o.Single = true
 	p, files, err := connected(task, o)
 	if err != nil {
@@ -20,7 +20,7 @@ func Adopt(task launch.Task, o Options, fork func(mark uint64, output, wire *os.
 		p.disconnect()
 		return nil, err
 	}
-	pid, err := fork(p.Process.Mark, p.Process.Out.File, files[0])
+	pid, err := fork(p.Process.Out.File, files[0])
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}

@@ -80,7 +80,7 @@ func (h *Host) makeFolder() (err error) {
 		return fmt.Errorf("make a folder for MPS daemons: %w; let TMPDIR name one of at most %d bytes that the worker can write to",
 			err, mps.LongestPipe-len(name)-len(rest))
 	}
-	return process.Sweep(h.Log, h.folder)
+	return process.Sweep(h.folder)
 }
 
 // Close ends the daemons that were started, and returns when nothing of them is left.

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +25,7 @@ import (
 // die with the process.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
+	for _, how := range []string{"fork", "exec", "clear", "replace"} {
 		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {
 				t.Parallel()
@@ -122,45 +119,16 @@ func abandoned() {
 	os.Exit(1)
 }
 
-// If somebody kills the sweeper first, the worker starts another, which knows the
-// processes from before.
 func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	t.Parallel()
-	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("SweeperLost=%t", lost), func(t *testing.T) {
-			t.Parallel()
-			s := newStand(t, gpumux.ModePersistent)
-			worker, out := s.program("abandoned", s.task("daemon"))
-			line, err := bufio.NewReader(out).ReadString('\n')
-			require.NoError(t, err)
-			require.Equal(t, "running", strings.TrimSpace(line))
-			rig.Wait(t, func() bool { return len(s.left()) >= 4 }, time.Minute, time.Millisecond, "the process and its three descendants")
-			if lost {
-				first := sweeperOf(worker.Process.Pid)
-				require.NotZero(t, first)
-				require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
-				require.Eventually(t, func() bool { now := sweeperOf(worker.Process.Pid); return now != 0 && now != first },
-					time.Minute, time.Millisecond)
-			}
-			require.NoError(t, worker.Process.Kill())
-			io.Copy(io.Discard, out)
-			worker.Wait()
-			rig.Wait(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
-		})
-	}
-}
-
-// sweeperOf finds the sweeper among a program's children, 0 if there is none.
-func sweeperOf(program int) int {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", program))
-	for _, list := range lists {
-		children, _ := os.ReadFile(list)
-		for _, field := range strings.Fields(string(children)) {
-			if words, _ := os.ReadFile("/proc/" + field + "/cmdline"); strings.Contains(string(words), "gpumux-sweeper") {
-				pid, _ := strconv.Atoi(field)
-				return pid
-			}
-		}
-	}
-	return 0
+	s := newStand(t, gpumux.ModePersistent)
+	worker, out := s.program("abandoned", s.task("daemon"))
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "running", strings.TrimSpace(line))
+	rig.Wait(t, func() bool { return len(s.left()) >= 4 }, time.Minute, time.Millisecond, "the process and its three descendants")
+	require.NoError(t, worker.Process.Kill())
+	io.Copy(io.Discard, out)
+	worker.Wait()
+	rig.Wait(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
 }

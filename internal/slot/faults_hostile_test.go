@@ -32,8 +32,6 @@ func TestSlot_Hostile(t *testing.T) {
 			{how: "subreaper", leaves: 5},
 			{how: "traced child", leaves: 3},
 			{how: "namespaces", leaves: 4},
-			{how: "sweeper", leaves: 1},
-			{how: "traced", hangs: true},
 			{how: "vfork", hangs: true},
 			{how: "stop group", hangs: true},
 			{how: "breed", hangs: true},

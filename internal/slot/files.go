@@ -41,7 +41,7 @@ func (s *scratch) makeFolder(p *occupant) (string, error) {
 			return "", err
 		}
 		s.dir = dir
-		if err := process.Sweep(s.log, dir); err != nil {
+		if err := process.Sweep(dir); err != nil {
 			return "", err
 		}
 	}

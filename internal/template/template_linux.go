@@ -154,10 +154,10 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 
 // request asks the template for a child that prints to output and speaks on wire. It
 // closes wire here.
-func (t *template) request(mark uint64, output, wire *os.File) (pid int, err error) {
+func (t *template) request(output, wire *os.File) (pid int, err error) {
 	limit := min(forkLimit, t.o.StartLimit)
 	t.channel.SetDeadline(time.Now().Add(limit))
-	_, _, err = t.channel.WriteMsgUnix(strconv.AppendUint(nil, mark, 10), unix.UnixRights(int(output.Fd()), int(wire.Fd())), nil)
+	_, _, err = t.channel.WriteMsgUnix([]byte("fork"), unix.UnixRights(int(output.Fd()), int(wire.Fd())), nil)
 	runtime.KeepAlive(output)
 	wire.Close()
 	var answer [4096]byte

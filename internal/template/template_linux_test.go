@@ -29,7 +29,7 @@ func TestTemplate_Answers(t *testing.T) {
 		ask := func() (int, error) {
 			wire, err := os.Open(os.DevNull)
 			require.NoError(t, err)
-			return tmp.request(1, os.Stderr, wire)
+			return tmp.request(os.Stderr, wire)
 		}
 		pid, err := ask()
 		if want == "" {

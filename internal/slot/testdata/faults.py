@@ -88,16 +88,6 @@ def bomb():
     time.sleep(600)
 
 
-def hop():
-    """Leave the process group and keep changing the process, so that nobody sees it twice."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    while True:
-        if os.fork():
-            os._exit(0)
-
-
 def host_memory():
     """Run out of memory in a cgroup of this process's own."""
     with open(os.environ["CGROUP"] + "/cgroup.procs", "w") as file:
@@ -174,10 +164,7 @@ def flood(x):
 
 def daemon(x):
     """Leave a descendant in a session of its own that holds standard output."""
-    if x == "hop":
-        if os.fork() == 0:
-            hop()
-    elif x in ("fork", "fork and hang"):
+    if x in ("fork", "fork and hang"):
         # Its parent is gone and its group another: a daemon as the books have it.
         if os.fork() == 0:
             os.setsid()

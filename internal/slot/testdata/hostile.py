@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import signal
 import subprocess
 import threading
@@ -48,16 +47,6 @@ def subreaper(ready):
     ready()
 
 
-def trace(pid):
-    """Hold a process as a debugger does, and never look what becomes of it."""
-    def f(ready):
-        assert libc.ptrace(16, pid, 0, 0) == 0, os.strerror(ctypes.get_errno())  # PTRACE_ATTACH
-        os.waitpid(pid, 0x40000000)  # __WALL
-        ready()
-
-    return f
-
-
 def traced_child(ready):
     """Have a child that is stopped before its first instruction."""
     if os.fork() == 0:
@@ -87,30 +76,11 @@ def namespaces():
         raise OSError("no namespaces here")
 
 
-def sweepers():
-    """The processes that end what this one leaves behind when the worker is gone."""
-    mark = b"\0gpumux-sweeper\0%d\0" % (resource.getrlimit(10)[0] // 10**6)
-    for each in os.listdir("/proc"):
-        try:
-            with open(f"/proc/{each}/cmdline", "rb") as file:
-                if mark in file.read():
-                    yield int(each)
-        except OSError:
-            pass
-
-
-def kill_sweepers():
-    for pid in sweepers():
-        os.kill(pid, signal.SIGKILL)
-
-
 WAYS = {
     "memory": lambda: away(hold_memory),
     "subreaper": lambda: away(subreaper),
     "traced child": lambda: away(traced_child),
     "namespaces": namespaces,
-    "sweeper": kill_sweepers,
-    "traced": lambda: (libc.prctl(0x59616D61, -1, 0, 0, 0), away(trace(os.getpid()))),
     "vfork": lambda: ctypes.CDLL(os.environ["NATIVE"]).borrow(),
     "stop group": lambda: os.killpg(0, signal.SIGSTOP),
     "breed": lambda: ([threading.Thread(target=breed, daemon=True).start() for _ in range(4)], time.sleep(600)),

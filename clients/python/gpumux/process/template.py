@@ -1,6 +1,6 @@
 """A process that has imported the task and forks children, each of which serves the wire as a task process.
 
-Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its mark, its random state.
+Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its random state.
 Never runs an item. Stops when the worker closes the channel. A few children always wait; they receive the requests themselves, and the
 template forks more.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import resource
 import signal
 import socket
 import sys
@@ -30,8 +29,6 @@ _BATCH = 4
 _PR_SET_PDEATHSIG = 1
 # How long a trial fork may take, in seconds, and its exit status on success.
 _TRY, _FINE = 3, 77
-# The limit on file locks, which gpumux finds descendants by.
-_RLIMIT_LOCKS = 10
 # Modules whose hooks for forks change nothing that children must have apart; chance.py seeds their generators.
 _STANDARD = getattr(sys, "stdlib_module_names", ("concurrent", "logging", "random", "threading"))
 
@@ -152,20 +149,17 @@ class Template:
         os.setpgid(0, 0)
         self._end_with_worker()
         self._chance.renew()
-        hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
-        mark, fds, _, _ = socket.recv_fds(self._channel, 64, 2)
+        word, fds, _, _ = socket.recv_fds(self._channel, 64, 2)
         try:
-            os.write(self._writer, b"t" if mark else b"e")
+            os.write(self._writer, b"t" if word else b"e")
         except BrokenPipeError:
             # The template is gone, or has forked another batch.
             pass
         os.close(self._writer)
-        if not mark:
+        if not word:
             os._exit(0)
         try:
-            if int(mark):
-                resource.setrlimit(_RLIMIT_LOCKS, (int(mark), hard))
             output, descriptor = fds
             for fd, inheritable in self._outputs:
                 os.dup2(output, fd, inheritable)
