@@ -4,13 +4,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/internal/objects"
+	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/store"
 )
 
@@ -20,8 +27,6 @@ type PruneOptions struct {
 	Before time.Time
 	// DryRun deletes nothing.
 	DryRun bool
-	// Warn gets what could not be read, for which every input is kept. Default: nobody does.
-	Warn func(problem string)
 }
 
 // Pruned is a unit of deletion: a folder of results, or an input.
@@ -31,51 +36,34 @@ type Pruned struct {
 	Objects int    `json:"objects"`
 	// Changed is when something in it was last written.
 	Changed time.Time `json:"changed"`
-
-	// parts are the folders of parts in it.
-	parts []string
 }
 
-// Prune deletes from the workers' store what maps have left there that ended before a
-// time: folders below maps/ and inputs below sources/. It keeps what a running or a
-// younger map, or a schedule, names as its results or its input. A map that the server
-// does not know has ended when something was last written to its folder. It deletes
-// nothing when it lacks the key to a running map or a schedule.
+// Prune deletes from the workers' store what was last written before a time: folders of
+// results below maps/ and inputs below sources/. It keeps the results, inputs and
+// arguments of the maps that run or ended since. It deletes nothing when it cannot read
+// the input of one that runs.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	st, err := s.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := findPruned(ctx, st)
+	old, err := findOld(ctx, st, o.Before)
 	if err != nil {
 		return nil, err
 	}
-	u := &used{st: st, runs: map[string]bool{}, warn: o.Warn}
-	if err := s.findUsed(ctx, o.Before, u); err != nil { // after the list, so that nothing is new
+	used, err := s.findUsed(ctx, st, o.Before) // after the list, so that nothing is new
+	if err != nil {
 		return nil, err
 	}
+	for key := range used {
+		delete(old, prunedWith(key))
+	}
 	gone := []Pruned{}
-	for _, p := range all {
-		if p.Changed.Before(o.Before) && !u.has(p.Key) {
+	for _, p := range old {
+		if !used[path.Base(p.Key)] {
 			gone = append(gone, p)
-			continue
-		}
-		for _, parts := range p.parts { // of maps that the server may not know any more
-			folder, err := st.Folder(parts)
-			if err != nil {
-				return nil, err
-			}
-			source, err := folder.Source(ctx)
-			switch {
-			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
-				u.unread(err)
-			case err != nil:
-				return nil, err
-			}
-			u.add(source)
 		}
 	}
-	gone = slices.DeleteFunc(gone, func(p Pruned) bool { return u.has(p.Key) })
 	slices.SortFunc(gone, func(a, b Pruned) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
 	if o.DryRun {
 		return gone, nil
@@ -101,9 +89,10 @@ func (p Pruned) remove(ctx context.Context, st *store.Store) error {
 // sourceFile is an object of an input that a client put into a store, or its index.
 var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
 
-// findPruned groups the objects of a store by what is deleted together.
-func findPruned(ctx context.Context, st *store.Store) (all map[string]Pruned, err error) {
-	all = map[string]Pruned{}
+// findOld groups the objects of a store by what is deleted together, and returns the
+// groups that were last written before a time.
+func findOld(ctx context.Context, st *store.Store, before time.Time) (map[string]Pruned, error) {
+	all := map[string]Pruned{}
 	for _, folder := range []string{"maps", "sources"} {
 		for o, err := range st.Objects.Objects(ctx, folder) {
 			if err != nil {
@@ -118,10 +107,12 @@ func findPruned(ctx context.Context, st *store.Store) (all map[string]Pruned, er
 			if o.Changed.After(p.Changed) {
 				p.Changed = o.Changed
 			}
-			if folder, is := strings.CutSuffix(o.Key, ".parts/manifest.json"); is {
-				p.parts = append(p.parts, folder+".parts")
-			}
 			all[key] = p
+		}
+	}
+	for key, p := range all {
+		if !p.Changed.Before(before) {
+			delete(all, key)
 		}
 	}
 	return all, nil
@@ -138,4 +129,64 @@ func prunedWith(key string) string {
 		return ""
 	}
 	return path.Join(elements[:3]...)
+}
+
+// findUsed returns the keys that maps name which run or ended since, and the IDs of their
+// first runs.
+func (s *Starter) findUsed(ctx context.Context, st *store.Store, since time.Time) (map[string]bool, error) {
+	maps := s.registry()
+	used := map[string]bool{}
+	var mu sync.Mutex
+	var reading errgroup.Group
+	reading.SetLimit(askAtOnce)
+	for r, err := range maps.newestRuns(ctx, "") {
+		if err != nil {
+			return nil, errors.Join(err, reading.Wait())
+		}
+		if !r.Closed.IsZero() && r.Closed.Before(since) {
+			continue
+		}
+		reading.Go(func() error {
+			first, in, err := maps.current(ctx, r)
+			if err != nil && r.Closed.IsZero() {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			used[first] = true
+			for _, name := range []string{r.Memo.Output, in.Output, in.Source, in.ArgFile} {
+				name, _, _ = names.CutResults(name)
+				if key, err := st.Objects.Key(name); err == nil { // else it lies outside the store
+					used[key] = true
+				}
+			}
+			return nil
+		})
+	}
+	return used, reading.Wait()
+}
+
+// current reads the input of a map, and the ID of its first run, from the history of the
+// newest run: the server may no longer keep that of the first. Where the run has gone
+// meanwhile, both are empty.
+func (r registry) current(ctx context.Context, one *run) (first string, in gpumux.MapInput, err error) {
+	began, err := r.began(ctx, one.ID, one.RunID)
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return "", in, nil
+	}
+	if err != nil {
+		return "", in, err
+	}
+	var continued struct {
+		Input *gpumux.MapInput `json:"input"`
+	}
+	if err = r.data.FromPayloads(began.GetInput(), &continued); err == nil && continued.Input != nil {
+		in = *continued.Input
+	} else if err == nil {
+		err = r.data.FromPayloads(began.GetInput(), &in)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the input of map %s: %w", one.ID, fleet.WithKeysHint(err))
+	}
+	return began.GetFirstExecutionRunId(), in, err
 }

@@ -109,10 +109,9 @@ func pruneCommand(a *app) *cobra.Command {
 		Use:   "prune --older-than AGE",
 		Short: "Delete what maps left in the store that ended long ago",
 		Long: `Delete from the workers' store the results of maps that ended longer ago than AGE, and inputs that were
-put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
-know any more ended when something in its folder was last written. Results that a program wrote outside of
-maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
-is named, and every input stays.
+put there longer ago. It keeps what maps use that run or ended since, as far as Temporal knows them. An input
+for a schedule belongs under a name outside of sources/. It asks one namespace, so do not use it on a store
+that several share.
 
 What maps with --local left on this machine is deleted by gpumux local --remove.`,
 		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d",
@@ -134,8 +133,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 			return err
 		}
 		defer conn.close()
-		gone, err := conn.Prune(c.Context(), starter.PruneOptions{Before: time.Now().Add(-age), DryRun: dryRun,
-			Warn: func(problem string) { a.console.Say("%s", problem) }})
+		gone, err := conn.Prune(c.Context(), starter.PruneOptions{Before: time.Now().Add(-age), DryRun: dryRun})
 		if err != nil {
 			return err
 		}

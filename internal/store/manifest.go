@@ -114,23 +114,6 @@ func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 	return f.in.Put(ctx, to.manifestKey(), text, objects.Creation{})
 }
 
-// contentMark stands in an owner's input between the name of a source and its hash.
-const contentMark = ", content "
-
-// Source is the name of the source whose results the folder holds, or "" when the items
-// came with the map. A damaged manifest is an *OwnerError.
-func (f *Folder) Source(ctx context.Context) (string, error) {
-	m, err := f.manifest(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	source, _, named := strings.Cut(m.Owner.Input, contentMark)
-	if !named {
-		source = ""
-	}
-	return source, err
-}
-
 func describe(o contract.Owner) string {
 	text := "task " + o.Task
 	if o.Edition != "" {
