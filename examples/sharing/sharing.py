@@ -17,32 +17,30 @@ def main(arguments):
         path = "sharing.json"
         defaults = {"--workloads": "medium,detector", "--clients": "1,3,5,7", "--python": sys.executable}
         flags = [word for flag in defaults.items() if flag[0] not in arguments for word in flag] + arguments
-        measured = subprocess.run(["bin/gpumux", "bench", "--json", path, "--html", "sharing.html", *flags], stdout=subprocess.DEVNULL)
+        measured = subprocess.run(["bin/gpumux", "bench", "--json", path, *flags], stdout=subprocess.DEVNULL)
         if measured.returncode:
             return measured.returncode
     with open(path) as file:
         report = json.load(file)
     print(LINE.format("workload", "sharing", "clients", "throughput", "q1-q3", "latency", "q1-q3", "item"))
+    alone = {row["workload"]: row for row in report["rows"] if row["way"] == "bare" and row["clients"] == 1}
     for row in report["rows"]:
         if row["way"] == "persistent":
-            more, longer = row.get("ofUnshared"), row.get("latencyOfUnshared")
+            more, longer = (share(row[name], alone[row["workload"]][name]) for name in ("itemsPerSecond", "itemSeconds"))
             item = f"{row['itemSeconds']['median'] * 1000:.1f}ms"
-            print(LINE.format(row["workload"], row["sharing"], row["clients"], *share(more), *share(longer), item))
+            print(LINE.format(row["workload"], row["sharing"], row["clients"], *more, *longer, item))
     print("both as a share of one process that has the device to itself\n")
-    for one in report.get("unmeasured", []):
-        print(f"not measured: {one['sharing']}: {one['reason']}")
     for line in report.get("notes", []):
         print("note: " + line)
-    for line in report.get("advice", []):
-        print("- " + line)
     return 0
 
 
-def share(quartiles):
-    """The median of the rounds, and their quartiles."""
-    if not quartiles:
+def share(quartiles, alone):
+    """The median and the quartiles, as shares of one process alone."""
+    if not quartiles["count"]:
         return "unknown", ""
-    return f"{quartiles['median']:.0%}", f"{quartiles['q1']:.0%}-{quartiles['q3']:.0%}"
+    median, q1, q3 = (quartiles[name] / alone["median"] for name in ("median", "q1", "q3"))
+    return f"{median:.0%}", f"{q1:.0%}-{q3:.0%}"
 
 
 if __name__ == "__main__":

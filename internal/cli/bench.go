@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,15 +17,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/sharing"
 )
 
 // How bench measures
 //
-// A stage measures one workload in one pool. In each round the slots, as many bare
-// processes, and one bare process alone run a piece each. The process alone is the
-// unshared device. Every other round goes backwards, so that other work on the machine
-// hits all alike, and shares are computed within a round.
+// A stage measures one workload in one pool. In each round the slots and as many bare
+// processes run a piece each. Every other round goes backwards, so that other work on the
+// machine hits both alike, and shares are computed within a round.
 //
 // The throughput of a piece is that of its steady state, while all slots have work. A
 // piece of slots is a map with one chunk per slot. Slots are those of ordinary maps in a
@@ -32,147 +35,226 @@ import (
 var benchScript string
 
 // benchWorkloads are functions of workloads.py, and benchFrameworks what they can use, in
-// the order in which each is tried. benchSharings are the ways to share a device that are
-// measured.
+// the order in which each is tried.
 var (
 	benchWorkloads  = []string{"heavy", "medium", "detector", "light"}
 	benchFrameworks = []string{"torch", "jax", "cupy", "numpy"}
-	benchSharings   = []string{string(sharing.Default), string(sharing.MPS), string(sharing.MIG)}
+	benchSharings   = []string{string(sharing.Default), string(sharing.MPS)}
 )
 
-type benchFlags struct {
+type bench struct {
 	clients                 []int
 	limit                   time.Duration
 	workloads, sharing      []string
 	python, framework, pool string
 	noFresh                 bool
-	htmlFile, jsonFile      string
+	jsonFile                string
+
+	app    *app
+	file   string // workloads.py
+	device gpu.Device
+	report benchReport
 }
 
 func benchCommand(a *app) *cobra.Command {
-	f := &benchFlags{}
+	b := &bench{app: a}
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what slots bring on this machine, beside processes without gpumux",
-		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
-suits this machine: how many slots share the device, and by which way.
+		Long: `Measure workloads in slots beside as many bare processes that run the same function without gpumux.
 
   heavy     a product of two matrices of 2048×2048, or 8192×8192 on a GPU
   medium    a product of two matrices of 1024×1024, or 4096×4096 on a GPU
   detector  an inference of the size of a small object detector
   light     next to nothing: what an item costs
 
-Each runs with every number of --clients, under every way to share the device that this machine allows, in
-nine rounds or until the time is up. docs/benchmarks.md explains the report. PyTorch, JAX, CuPy or NumPy
-calculates.
-
-The server and the worker are its own and end with it.`,
+Each runs with every number of --clients, under every way of --sharing that this machine allows, in nine
+rounds or until the time is up. docs/benchmarks.md explains the report. PyTorch, JAX, CuPy or NumPy
+calculates. The server and the worker are its own and end with it.`,
 		Example: `  gpumux bench
-  gpumux bench --clients 1,3,5,7 --html report.html
+  gpumux bench --clients 1,3,5,7
   gpumux bench --workloads medium,light --limit 5s --json -`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
-	flags.IntSliceVar(&f.clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4, or one per core where those are fewer)")
-	flags.DurationVar(&f.limit, "limit", 30*time.Second, "most time for a workload in one pool; pieces are shorter where it is")
-	flags.StringSliceVar(&f.workloads, "workloads", benchWorkloads, "workloads to run")
-	flags.StringVar(&f.python, "python", "", pythonUsage)
-	flags.StringVar(&f.framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
-	flags.StringVar(&f.pool, "pool", "", "gpu or cpu (default what the machine has)")
-	flags.StringSliceVar(&f.sharing, "sharing", benchSharings, "ways to share the device that are measured beside default, where this machine allows them")
-	flags.BoolVar(&f.noFresh, "no-fresh", false, "leave out slots with a new process per item")
-	flags.StringVar(&f.htmlFile, "html", "", "write a page with charts to this file; it needs no network")
-	flags.StringVar(&f.jsonFile, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
+	flags.IntSliceVar(&b.clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4, or one per core where those are fewer)")
+	flags.DurationVar(&b.limit, "limit", 30*time.Second, "most time for a workload in one pool; pieces are shorter where it is")
+	flags.StringSliceVar(&b.workloads, "workloads", benchWorkloads, "workloads to run")
+	flags.StringVar(&b.python, "python", "", pythonUsage)
+	flags.StringVar(&b.framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
+	flags.StringVar(&b.pool, "pool", "", "gpu or cpu (default what the machine has)")
+	flags.StringSliceVar(&b.sharing, "sharing", benchSharings, "ways to share the device; default is always measured, mps where this machine allows it")
+	flags.BoolVar(&b.noFresh, "no-fresh", false, "leave out slots with a new process per item")
+	flags.StringVar(&b.jsonFile, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
 	a.keysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := f.check(); err != nil {
+		if err := b.check(); err != nil {
 			return err
 		}
 		if err := a.needLocal("bench"); err != nil {
 			return err
 		}
-		return f.run(c.Context(), a)
+		return b.run(c.Context())
 	}
 	return c
 }
 
-func (f *benchFlags) check() error {
+func (b *bench) check() error {
 	var m mistakes
-	for _, n := range f.clients {
+	for _, n := range b.clients {
 		const limit = 64
 		m.when(n < 1 || n > limit, "--clients %d is outside 1 to %d", n, limit)
 	}
-	m.when(f.limit <= 0, "--limit %s is no time", f.limit)
+	m.when(b.limit <= 0, "--limit %s is no time", b.limit)
 	known := func(flag string, all []string, names ...string) {
 		for _, name := range names {
 			m.when(name != "" && !slices.Contains(all, name), "--%s %q is unknown; there are %s", flag, name, strings.Join(all, ", "))
 		}
 	}
-	known("workloads", benchWorkloads, f.workloads...)
-	known("sharing", benchSharings, f.sharing...)
-	known("pool", []string{"gpu", "cpu"}, f.pool)
-	known("framework", benchFrameworks, f.framework)
-	m.when(f.htmlFile == "-", "--html - : a page goes to a file")
-	for _, path := range []string{f.htmlFile, f.jsonFile} { // before minutes are spent on their contents
-		if err := writeFile(path, func(io.Writer) error { return nil }); err != nil {
+	known("workloads", benchWorkloads, b.workloads...)
+	known("sharing", benchSharings, b.sharing...)
+	known("pool", []string{"gpu", "cpu"}, b.pool)
+	known("framework", benchFrameworks, b.framework)
+	if b.jsonFile != "" && b.jsonFile != "-" { // before minutes are spent on its contents
+		if err := os.WriteFile(b.jsonFile, nil, 0o644); err != nil {
 			m.add("%v; name another file for the report", err)
 		}
 	}
 	return m.err()
 }
 
-func (f *benchFlags) run(ctx context.Context, a *app) error {
+func (b *bench) run(ctx context.Context) error {
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
 	if err != nil {
 		return unavailable(err)
 	}
 	defer os.RemoveAll(folder)
-	b := &bench{benchFlags: *f, app: a, file: filepath.Join(folder, "workloads.py"), environs: map[int]map[string]string{},
-		report: &benchReport{Version: a.Version}}
+	b.file, b.report.Version = filepath.Join(folder, "workloads.py"), b.app.Version
 	if err := os.WriteFile(b.file, []byte(benchScript), 0o644); err != nil {
 		return unavailable(err)
 	}
-	if len(f.clients) == 0 {
+	if len(b.clients) == 0 {
 		b.clients = []int{min(runtime.GOMAXPROCS(0), 4)}
 	}
 	b.clients = slices.Compact(slices.Sorted(slices.Values(append(b.clients, 1))))
 	if err := b.choose(ctx); err != nil {
 		return unavailable(err)
 	}
-	if err := b.measure(ctx); err != nil {
-		return err
-	}
-	a.console.Close()
-	out := a.Stdout
-	if f.jsonFile == "-" {
-		if err := printJSON(a.Stdout, b.report); err != nil {
-			return err
+	stages := b.stages()
+	for _, workload := range b.workloads {
+		for _, s := range stages {
+			s.workload = workload
+			if err := errors.Join(b.runStage(ctx, s), b.keep()); err != nil {
+				return err
+			}
 		}
-		out = a.console
 	}
-	return errors.Join(b.report.print(out), writeFile(f.htmlFile, b.report.html))
+	b.app.console.Close()
+	if b.jsonFile == "-" {
+		return printJSON(b.app.Stdout, b.report)
+	}
+	return b.report.print(b.app.Stdout)
 }
 
+// keep writes the file of --json.
 func (b *bench) keep() error {
-	return writeFile(b.jsonFile, func(to io.Writer) error { return printJSON(to, b.report) })
-}
-
-func (b *bench) say(text string) {
-	if b.app.console.Redraws() {
-		b.app.console.Status(text)
-	} else {
-		b.app.console.Say("%s", text)
-	}
-}
-
-// writeFile makes a file, unless its path is empty or -.
-func writeFile(path string, contents func(io.Writer) error) error {
-	if path == "" || path == "-" {
+	if b.jsonFile == "" || b.jsonFile == "-" {
 		return nil
 	}
-	file, err := os.Create(path)
+	file, err := os.Create(b.jsonFile)
 	if err != nil {
 		return unavailable(err)
 	}
-	return errors.Join(contents(file), file.Close())
+	return errors.Join(printJSON(file, b.report), file.Close())
+}
+
+// choose takes the device and asks the interpreter what it has on it.
+func (b *bench) choose(ctx context.Context) error {
+	inventory, err := gpu.Open(ctx, gpu.Options{})
+	if err != nil {
+		return fmt.Errorf("list this machine's devices: %w", err)
+	}
+	defer inventory.Close()
+	devices, err := inventory.Select(gpu.Selection{"all"})
+	if b.pool == "cpu" || b.pool == "" && err != nil {
+		devices, err = inventory.Select(gpu.Selection{"cpu"})
+	}
+	if err != nil {
+		return fmt.Errorf("%w; measure the CPU with --pool cpu", err)
+	}
+	b.device = devices[0]
+	if len(devices) > 1 {
+		b.note("only the first of %d devices is measured", len(devices))
+	}
+	return b.probe(ctx)
+}
+
+func (b *bench) onGPU() bool { return b.device.Kind != gpu.KindCPU }
+
+func (b *bench) note(format string, args ...any) {
+	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
+}
+
+// probe asks the interpreter what it has on the device, before a slot's environment is
+// known.
+func (b *bench) probe(ctx context.Context) error {
+	env := []string{"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"}
+	if b.onGPU() {
+		env = []string{"CUDA_VISIBLE_DEVICES=" + b.device.UUID, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}
+	}
+	env = slices.Concat(os.Environ(), env, []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "BENCH_FRAMEWORK=" + b.framework})
+	b.python = cmp.Or(b.python, "python3")
+	out, err := b.command(ctx, env, "probe").Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("%s %s probe: %w: %s", b.python, b.file, err, exit.Stderr)
+	} else if err != nil {
+		return fmt.Errorf("%s does not start: %w; install Python 3, or give another --python", b.python, err)
+	}
+	// Interpreter is the Python itself, where --python may name a version manager's
+	// script, which would cost time at every start. Lacking names the frameworks that
+	// cannot be used, and why.
+	var found struct {
+		Interpreter, Python, Framework, Version, Device, Lacking string
+		GPU                                                      bool
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return fmt.Errorf("read what %s probe printed: %w", b.file, err)
+	}
+	if !slices.Equal(b.workloads, []string{"light"}) && (found.Framework == "" || b.onGPU() && !found.GPU) {
+		return fmt.Errorf("no framework of %s can multiply matrices on %s (%s); install one, give another --python, "+
+			"measure the CPU with --pool cpu, or only the workload light", found.Interpreter, b.device, found.Lacking)
+	}
+	b.python, b.framework = found.Interpreter, found.Framework
+	b.report.Machine = machine{
+		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: b.onGPU(), Python: found.Python,
+		Device: cmp.Or(found.Device, b.device.Name), Framework: strings.TrimSpace(found.Framework + " " + found.Version),
+	}
+	return nil
+}
+
+// stages of each workload.
+func (b *bench) stages() (all []benchStage) {
+	for _, clients := range b.clients {
+		all = append(all, benchStage{way: wayPersistent, sharing: benchSharings[0], clients: clients})
+	}
+	persistent, largest := slices.Clone(all), all[len(all)-1]
+	if !b.noFresh {
+		fresh := largest
+		fresh.way = wayFresh
+		all = append(all, fresh)
+	}
+	mps := string(sharing.MPS)
+	if !b.onGPU() || !slices.Contains(b.sharing, mps) {
+		return all
+	}
+	use := sharing.Use{Slots: largest.clients, PerSlot: 1, Devices: []gpu.Device{b.device}}
+	if problems := sharing.MPS.Check(use); len(problems) > 0 {
+		b.note("sharing mps is not measured: %s", problems[0].Message)
+		return all
+	}
+	for _, s := range persistent {
+		s.sharing = mps
+		all = append(all, s)
+	}
+	return all
 }

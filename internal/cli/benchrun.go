@@ -22,6 +22,61 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
+type benchStage struct {
+	workload string
+	way      way
+	sharing  string
+	clients  int
+}
+
+func (b *bench) runStage(ctx context.Context, s benchStage) error {
+	row := benchRow{Workload: s.workload, Size: b.size(s.workload), Way: s.way, Sharing: s.sharing, Clients: s.clients}
+	b.app.console.Say("%s: %s %s %d", row.label(), s.way, s.sharing, s.clients)
+	pool, err := b.serve(ctx, s)
+	if err != nil {
+		if ctx.Err() != nil || s.sharing == benchSharings[0] {
+			return err
+		}
+		b.note("sharing %s is not measured with %d clients: %v", s.sharing, s.clients, err)
+		return nil
+	}
+	defer pool.session.Close(b.app.hard)
+	ctx = pool.session.Context()
+	env, err := pool.warm(ctx)
+	if err != nil {
+		return err
+	}
+	processes, err := b.startBare(ctx, s, env)
+	if err != nil {
+		return err
+	}
+	defer processes.close()
+	bare := &lane{clients: s.clients, maxItems: maxBareItems, run: processes.piece}
+	slots := &lane{clients: s.clients, maxItems: gpumux.MaxChunk, run: pool.piece}
+	if err := takeTurns(ctx, []*lane{bare, slots}, b.limit); err != nil {
+		return err
+	}
+	if s.sharing == benchSharings[0] && s.way == wayPersistent {
+		beside := row
+		beside.Way, beside.Sharing = wayBare, ""
+		b.report.Rows = append(b.report.Rows, bare.result(beside))
+	}
+	row = slots.result(row)
+	row.OfBare = slots.share(bare)
+	b.report.Rows = append(b.report.Rows, row)
+	return nil
+}
+
+// size is the rows and columns of the matrices of a workload, or 0. A GPU would be done
+// with the CPU's matrices before a call is.
+func (b *bench) size(workload string) int {
+	size := map[string]int{"heavy": 2048, "medium": 1024}[workload]
+	if b.onGPU() {
+		size *= 4
+	}
+	return size
+}
+
 // command makes a Python process that ends with ctx, its children included.
 func (b *bench) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.python, append([]string{b.file}, args...)...)
@@ -40,15 +95,16 @@ type bareProcesses struct {
 	stderr bytes.Buffer
 }
 
-// startBare starts processes on the measured device and returns when all are warm.
-func (b *bench) startBare(ctx context.Context, workload string, clients int) (*bareProcesses, error) {
+// startBare returns when all processes are warm. They get the environment of a slot: other
+// threads or libraries would make the comparison one of environments.
+func (b *bench) startBare(ctx context.Context, s benchStage, slot map[string]string) (*bareProcesses, error) {
 	var env []string
-	for _, part := range []map[string]string{b.environs[clients], b.env(workload)} {
+	for _, part := range []map[string]string{slot, b.env(s.workload)} {
 		for name, value := range part {
 			env = append(env, name+"="+value)
 		}
 	}
-	p := &bareProcesses{cmd: b.command(ctx, env, "bare", workload, strconv.Itoa(clients))}
+	p := &bareProcesses{cmd: b.command(ctx, env, "bare", s.workload, strconv.Itoa(s.clients))}
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -109,7 +165,7 @@ func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
 	}
 	o := b.app.localOptions(true)
 	o.Task, o.Headless = task, true
-	o.Pools = []config.Pool{{Name: "bench", Devices: s.devices, Sharing: s.sharing, Slots: config.Slots(s.slots)}}
+	o.Pools = []config.Pool{{Name: "bench", Devices: []string{b.device.UUID}, Sharing: s.sharing, Slots: config.Slots(s.clients)}}
 	session, err := local.Open(ctx, o)
 	return &benchPool{s, task.Name, session}, err
 }
@@ -129,7 +185,7 @@ func (b *bench) env(workload string) map[string]string {
 // nanoseconds since 1970, and the environment of a slot, which items that warm it up
 // have.
 func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (ends map[string][]int64, env map[string]string, err error) {
-	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.clients()}
+	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.clients}
 	if p.way == wayFresh {
 		in.Mode = gpumux.ModeFresh
 	}
@@ -162,20 +218,20 @@ func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (end
 }
 
 func (p *benchPool) piece(ctx context.Context, items int) (benchSample, error) {
-	ends, _, err := p.run(ctx, gpumux.Range{End: int64(items * p.clients())}, items)
-	return benchSampleOf(slices.Collect(maps.Values(ends)), p.clients()), err
+	ends, _, err := p.run(ctx, gpumux.Range{End: int64(items * p.clients)}, items)
+	return benchSampleOf(slices.Collect(maps.Values(ends)), p.clients), err
 }
 
 func (p *benchPool) warm(ctx context.Context) (env map[string]string, err error) {
 	warmed := map[string][]int64{}
 	for range 5 { // each map may miss some of the slots
-		ends, env, err := p.run(ctx, gpumux.Range{Start: -int64(p.clients())}, 1)
+		ends, env, err := p.run(ctx, gpumux.Range{Start: -int64(p.clients)}, 1)
 		if err != nil {
 			return nil, err
 		}
-		if maps.Copy(warmed, ends); len(warmed) == p.clients() || p.way == wayFresh {
+		if maps.Copy(warmed, ends); len(warmed) == p.clients || p.way == wayFresh {
 			return env, nil
 		}
 	}
-	return nil, fmt.Errorf("only %d of %d slots took an item of %s", len(warmed), p.clients(), p.workload)
+	return nil, fmt.Errorf("only %d of %d slots took an item of %s", len(warmed), p.clients, p.workload)
 }

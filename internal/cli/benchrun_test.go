@@ -21,16 +21,15 @@ func newBench(t *testing.T) *bench {
 	if _, err := exec.LookPath(interpreter); err != nil {
 		interpreter = "python3"
 	}
-	env := map[string]string{"PATH": os.Getenv("PATH")}
-	b := &bench{benchFlags: benchFlags{python: interpreter}, app: &app{console: report.NewConsole(io.Discard)}, file: filepath.Join(t.TempDir(), "workloads.py"),
-		device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU}, environs: map[int]map[string]string{1: env, 2: env}, report: &benchReport{}}
+	b := &bench{python: interpreter, app: &app{console: report.NewConsole(io.Discard)}, file: filepath.Join(t.TempDir(), "workloads.py"),
+		device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU}}
 	require.NoError(t, os.WriteFile(b.file, []byte(benchScript), 0o600))
 	return b
 }
 
 func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 	b := newBench(t)
-	p, err := b.startBare(t.Context(), "light", 2)
+	p, err := b.startBare(t.Context(), benchStage{workload: "light", clients: 2}, map[string]string{"PATH": os.Getenv("PATH")})
 	require.NoError(t, err)
 	defer p.close()
 	for _, calls := range []int{5000, 3000} {
@@ -43,7 +42,7 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 	b := newBench(t)
 	require.NoError(t, os.WriteFile(b.file, []byte("raise SystemExit('no weights')"), 0o600))
-	_, err := b.startBare(t.Context(), "light", 1)
+	_, err := b.startBare(t.Context(), benchStage{workload: "light", clients: 1}, map[string]string{"PATH": os.Getenv("PATH")})
 	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
 }
 
@@ -72,8 +71,7 @@ func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 func TestProbe_SaysWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	b.python = "no-such-python"
-	_, err := b.probe(t.Context())
-	require.ErrorContains(t, err, "give another --python")
+	require.ErrorContains(t, b.probe(t.Context()), "give another --python")
 }
 
 // A relative path is the caller's; slots run elsewhere.
@@ -83,9 +81,9 @@ func TestProbe_RelativePython(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(filepath.Dir(path))
 	b.python = "./" + filepath.Base(path)
-	found, err := b.probe(t.Context())
-	require.NoError(t, err)
-	require.True(t, filepath.IsAbs(found.Interpreter))
+	b.workloads = []string{"light"}
+	require.NoError(t, b.probe(t.Context()))
+	require.True(t, filepath.IsAbs(b.python))
 }
 
 // CuPy never calculates on the CPU; light needs nothing that does.

@@ -5,37 +5,29 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/gpumux/gpumux"
 )
 
 const (
-	// rounds of a stage, where its limit allows; the quartiles of fewer than enoughRounds
-	// say nothing.
-	rounds, enoughRounds = 9, 6
-	// minItems of a client give a piece a steady state. Fresh processes take fewer,
-	// since each can take seconds to start; bare ones take more trivial items than a
-	// chunk has.
-	minItems, minFreshItems = 4, 2
-	maxItems, maxBareItems  = gpumux.MaxChunk, 250_000
+	rounds = 9 // of a stage, where its limit allows
+	// minItems of a client give a piece a steady state. Bare processes take more trivial
+	// items than a chunk has.
+	minItems, maxBareItems = 4, 250_000
 )
 
 // lane is one way that takes turns, with its samples, round by round.
 type lane struct {
-	clients            int
-	items              int // of the next piece, per client
-	minItems, maxItems int
-	samples            []benchSample
-	run                func(ctx context.Context, items int) (benchSample, error)
+	clients, maxItems int // at most so many items per client
+	items             int // of the next piece, per client
+	samples           []benchSample
+	run               func(ctx context.Context, items int) (benchSample, error)
 }
 
-// takeTurns warms the lanes up and runs the rounds, as many as the limit allows, and goes
-// on beyond it until one round has measured every lane.
+// takeTurns warms the lanes up and runs the rounds, as many as the limit allows but one.
 func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 	until := time.Now().Add(limit)
 	length := min(max(limit/20, 100*time.Millisecond), 500*time.Millisecond)
 	for _, l := range lanes {
-		l.items = l.minItems
+		l.items = minItems
 		for before := 0; l.items >= 2*before && (before == 0 || time.Now().Before(until)); {
 			before = l.items
 			if err := l.turn(ctx, length); err != nil {
@@ -44,16 +36,12 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 		}
 		l.samples = nil
 	}
-	complete := false
-	for round := 0; round < rounds && (time.Now().Before(until) || !complete); round++ {
-		measured := true
+	for round := 0; round < rounds && (round == 0 || time.Now().Before(until)); round++ {
 		for _, l := range lanes {
 			if err := l.turn(ctx, length); err != nil {
 				return err
 			}
-			measured = measured && l.samples[round].rate > 0
 		}
-		complete = complete || measured
 		slices.Reverse(lanes)
 	}
 	return nil
@@ -73,32 +61,25 @@ func (l *lane) turn(ctx context.Context, length time.Duration) error {
 		// times its length.
 		items = float64(l.items) * min(8, max(1, 4*length.Seconds()/time.Since(began).Seconds()))
 	}
-	l.items = min(max(int(items), l.minItems), l.maxItems)
+	l.items = min(max(int(items), minItems), l.maxItems)
 	return nil
 }
 
-// result compares a lane with one bare process alone and with as many bare processes,
-// where those ran, round by round.
-func (l *lane) result(row benchRow, alone, beside *lane) benchRow {
-	rate := func(s benchSample) float64 { return s.rate }
+func (l *lane) result(row benchRow) benchRow {
 	var times, rates []float64
 	for _, s := range l.samples {
 		times, rates = append(times, s.times...), append(rates, s.rate)
 	}
 	row.Items, row.Item, row.Rate = len(times), quartilesOf(times), quartilesOf(rates)
-	row.OfUnshared = l.share(alone, rate)
-	row.Latency = l.share(alone, func(s benchSample) float64 { return quartilesOf(s.times).Median })
-	if beside != nil {
-		row.OfBare = l.share(beside, rate)
-	}
 	return row
 }
 
-func (l *lane) share(base *lane, figure func(benchSample) float64) quartiles {
+// share compares the throughput with another lane's, round by round.
+func (l *lane) share(base *lane) quartiles {
 	var shares []float64
 	for i, s := range l.samples {
-		if by := figure(base.samples[i]); by > 0 {
-			shares = append(shares, figure(s)/by)
+		if by := base.samples[i].rate; by > 0 {
+			shares = append(shares, s.rate/by)
 		}
 	}
 	return quartilesOf(shares)
@@ -162,10 +143,4 @@ func quartilesOf(values []float64) quartiles {
 		return quartiles{}
 	}
 	return quartiles{values[(n-1)/4], values[n/2], values[n-1-(n-1)/4], n}
-}
-
-// above reports whether q lies above other, apart from it. Of equal ways one is above the
-// other in 4 % of comparisons with six rounds, and in 3 % with nine.
-func (q quartiles) above(other quartiles) bool {
-	return min(q.Count, other.Count) >= enoughRounds && q.Q1 > other.Q3
 }

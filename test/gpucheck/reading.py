@@ -61,9 +61,7 @@ def read_bench(step, text):
             step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {slots} do {100 * share['median']:.1f} % of as many bare "
                                 f"processes, quartiles {100 * share['q1']:.1f} and {100 * share['q3']:.1f} %{goal}; "
                                 f"{row['itemsPerSecond']['median']:.1f} items/s, {1000 * row['itemSeconds']['median']:.3f} ms")
-    step.figures += [f"not measured: sharing {one['sharing']}: {one['reason']}" for one in report.get("unmeasured") or ()]
     step.figures += ["note: " + note for note in report.get("notes") or ()]
-    step.figures += report.get("advice") or ()
     step.report = report
 
 

@@ -89,7 +89,7 @@ def _stamp(item, began):
         # Holds the slot for as long as its neighbours need to get an item of their own, and tells its environment, which bare
         # processes are given too.
         time.sleep(HOLD)
-        stamp["env"] = {name: value for name, value in os.environ.items() if not name.startswith(("GPUMUX_", "BENCH_"))}
+        stamp["env"] = {name: value for name, value in os.environ.items() if not name.startswith(("GPUMUX_", "BENCH_", "CUDA_MPS_"))}
     return stamp
 
 
@@ -234,7 +234,7 @@ def _probe():
     }
     if name:
         framework = _CLASSES[name](gpu)
-        found["version"], found["name"] = str(framework.version), framework.name() or ""
+        found["version"], found["device"] = str(framework.version), framework.name() or ""
     return found
 
 
