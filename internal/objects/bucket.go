@@ -306,6 +306,9 @@ func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length in
 // Size is the number of bytes of an object, which need not be encrypted.
 func (b *Bucket) Size(ctx context.Context, name string) (int64, error) {
 	r, err := b.ReadAny(ctx, name, 0, 0)
+	if errors.Is(err, errCutOff) {
+		return 0, nil // servers refuse any range of an empty object
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -1,9 +1,6 @@
 package store
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,24 +8,16 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // damages are what can happen to the part of items 3 to 5.
 var damages = map[string]func(text string) string{
-	"a value changed":       func(text string) string { return strings.Replace(text, `"value":"four"`, `"value":"fuor"`, 1) },
-	"an index changed":      func(text string) string { return strings.Replace(text, `{"index":4`, `{"index":8`, 1) },
-	"a kind changed":        func(text string) string { return strings.Replace(text, `"kind":"crash"`, `"kind":"brash"`, 1) },
-	"a bracket changed":     func(text string) string { return text[:len(text)-2] + "x\n" },
-	"the checksum changed":  func(text string) string { return strings.Replace(text, `"crc32c":"`, `"crc32c":"x`, 1) },
-	"the count changed":     func(text string) string { return strings.Replace(text, `"items":3`, `"items":2`, 1) },
-	"the least changed":     func(text string) string { return strings.Replace(text, `"least":3`, `"least":4`, 1) },
-	"the most changed":      func(text string) string { return strings.Replace(text, `"most":5`, `"most":1`, 1) },
-	"cut off in a line":     func(text string) string { return text[:len(text)-5] },
-	"cut off behind a line": func(text string) string { return text[:strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1] },
-	"cut off in the head":   func(text string) string { return text[:50] },
-	"only the head":         func(text string) string { return text[:headBytes] },
-	"empty":                 func(string) string { return "" },
+	"a value changed":      func(text string) string { return strings.Replace(text, `"value":"four"`, `"value":"fuor"`, 1) },
+	"the checksum changed": func(text string) string { return strings.Replace(text, `"crc32c":"`, `"crc32c":"x`, 1) },
+	"the most changed":     func(text string) string { return strings.Replace(text, `"most":5`, `"most":1`, 1) },
+	"cut off in a line":    func(text string) string { return text[:len(text)-5] },
+	"cut off in the head":  func(text string) string { return text[:50] },
+	"empty":                func(string) string { return "" },
 	"a line twice": func(text string) string {
 		lines := strings.SplitAfter(text, "\n")
 		return strings.Join(append(lines, lines[len(lines)-2]), "")
@@ -167,34 +156,6 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	require.Len(t, found.Damaged, maxDamaged+1)
 	require.Equal(t, "and 4 more", found.Damaged[maxDamaged])
 	require.Equal(t, contract.Whole(9), found.Rest)
-}
-
-// Servers refuse a range of an empty object.
-func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
-	server := s3test.New(t)
-	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.Header.Get("Range") != "" {
-			whole := r.Clone(r.Context())
-			whole.Header.Del("Range")
-			answer := httptest.NewRecorder()
-			server.ServeHTTP(answer, whole)
-			if answer.Code == http.StatusOK && answer.Body.Len() == 0 {
-				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
-				w.Write([]byte("<Error><Code>InvalidRange</Code><Message>The requested range is not satisfiable</Message></Error>"))
-				return
-			}
-		}
-		server.ServeHTTP(w, r)
-	}))
-	defer strict.Close()
-	s := open(t, "s3://bucket?region=eu-west-1&endpoint="+strict.URL, nil)
-	part := writePart(t, s, "p", value(0, "1"))
-	put(t, s, part.key("p"), "")
-	found, err := s.FindParts(t.Context(), nine)
-	require.NoError(t, err)
-	require.Len(t, found.Damaged, 1)
-	require.Equal(t, contract.Whole(9), found.Rest)
-	require.True(t, slices.Contains(server.Keys(), "p/damaged/"+part.String()))
 }
 
 // A part of a newer version is not damaged. It stays, and an older version says that it

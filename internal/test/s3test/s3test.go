@@ -226,6 +226,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, key string) {
 		refusal(w, http.StatusNotFound, "NoSuchKey")
 		return
 	}
+	if r.Header.Get("Range") != "" && len(o.data) == 0 {
+		refusal(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange")
+		return
+	}
 	if s.truncate > 0 && r.Method == http.MethodGet && len(o.data) > 1000 {
 		s.truncate--
 		w = &truncated{ResponseWriter: w}
