@@ -37,11 +37,8 @@ class Joblib(unittest.TestCase):
             joblib.Parallel(backend="gpumux", slots=1, batch_size=1)(calls)
 
     def test_an_initializer(self):
-        for parallel in (
-            joblib.Parallel(backend="gpumux", n_jobs=2, initializer=tasks.prepare, initargs=(1,)),
-            joblib.Parallel(backend="gpumux", slots=1, initializer=tasks.prepare, initargs=(1,)),
-        ):
-            self.assertEqual(parallel(joblib.delayed(tasks.prepared_with)(n) for n in range(20)), [[(1,)]] * 20)
+        parallel = joblib.Parallel(backend="gpumux", slots=1, initializer=tasks.prepare, initargs=(1,))
+        self.assertEqual(parallel(joblib.delayed(tasks.prepared_with)(n) for n in range(20)), [[(1,)]] * 20)
         with joblib.parallel_config(backend="gpumux", n_jobs=2, initializer=tasks.unprepared):
             with self.assertRaisesRegex(concurrent.futures.BrokenExecutor, "no model here"):
                 joblib.Parallel()(joblib.delayed(tasks.double)(n) for n in range(20))

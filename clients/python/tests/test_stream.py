@@ -92,7 +92,7 @@ class Stream(unittest.TestCase):
             yield from (1, 2)
             raise error
 
-        for error in KeyError("the generator's own"), BrokenPipeError("its own pipe"), SystemExit("own"):
+        for error in BrokenPipeError("its own pipe"), SystemExit("own"):
             found = []
             with self.assertRaisesRegex(type(error), "own"):
                 for result in gpumux.stream(tasks.double, failing(error), slots=1):
@@ -119,10 +119,8 @@ class Stream(unittest.TestCase):
             CALL
         """
         for call in (
-            "list(gpumux.map(tasks.double, each(), slots=1))", "gpumux.map(tasks.double, each(), slots=1).faults()",
-            "list(gpumux.stream(tasks.double, each(), slots=1))", "asyncio.run(all_of(gpumux.map(tasks.double, each(), slots=1)))",
-            "with gpumux.map(tasks.double, each(), slots=1) as results: next(results)",
-            "list(gpumux.map(tasks.joined, each(), each(), slots=1, pickle=True))",
+            "list(gpumux.map(tasks.double, each(), slots=1))", "asyncio.run(all_of(gpumux.map(tasks.double, each(), slots=1)))",
+            "with gpumux.stream(tasks.double, each(), slots=1) as results: list(results)",
         ):
             with self.subTest(call):
                 status, said = interrupted(program.replace("CALL", call))
