@@ -104,16 +104,6 @@ func TestSize_ReadsWhatPeopleWrite(t *testing.T) {
 	require.Equal(t, "17B", gpumux.Size(17).String())
 }
 
-func TestSize_SurvivesJSON(t *testing.T) {
-	for _, size := range []gpumux.Size{0, 1, 1<<40 + 1} {
-		data, err := json.Marshal(size)
-		require.NoError(t, err)
-		var back gpumux.Size
-		require.NoError(t, json.Unmarshal(data, &back))
-		require.Equal(t, size, back)
-	}
-}
-
 func TestDuration_ReadsTextAndSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{`"90s"`: 90 * time.Second, `"2h"`: 2 * time.Hour, `5`: 5 * time.Second, `0.5`: time.Second / 2, `"3"`: 3 * time.Second} {
 		var d gpumux.Duration

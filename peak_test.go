@@ -9,23 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPeaks_StepsCoverEverySizeOnce(t *testing.T) {
-	last := -100
-	for _, bytes := range []int64{1, 2, 7, 8, 9, 15, 16, 17, 18, 31, 32, 1000, 1 << 20, 1<<20 + 1<<17, 8<<30 - 1, 8 << 30, 1<<62 + 1, 1<<63 - 1} {
-		s := step(bytes)
-		require.GreaterOrEqual(t, s, last, "%d", bytes)
-		last = s
-		require.LessOrEqual(t, bytes, upper(s), "%d", bytes)
-		if bytes >= 8 {
-			require.Greater(t, bytes, upper(s-1), "%d", bytes)
-		}
-	}
-	for s := step(8); s < step(1<<60); s++ {
-		require.Equal(t, s, step(upper(s)))
-		require.Equal(t, s+1, step(upper(s)+1))
-	}
-}
-
 func TestPeaks_QuantilesAreAtMostAnEighthTooLarge(t *testing.T) {
 	var p Peaks
 	var sizes []int64

@@ -130,19 +130,6 @@ func (changing) Run(context.Context, Call, calls.Work) error {
 	return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "bbbbbb", Message: "the code is another"}
 }
 
-// A reduce of such a map goes on with other code, too.
-func TestReduce_TakesAnyEdition(t *testing.T) {
-	runner := &coded{edition: "aaaaaa"}
-	l := newLab(t, runner)
-	in := contract.ReduceInput{Reduce: "join", Edition: gpumux.AnyEdition, Output: l.merged(`"a"`, `"b"`, `"c"`)}
-	_, err := l.env.ExecuteActivity("reduce", in)
-	require.NoError(t, err)
-	require.Greater(t, len(runner.calls), 1)
-	for _, call := range runner.calls {
-		require.Empty(t, call.Edition)
-	}
-}
-
 // A reduce task has one edition, as the map's task has: the edition at the time when the
 // map asked for the task.
 func TestReduce_HasOneEdition(t *testing.T) {

@@ -72,14 +72,6 @@ func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
 	require.False(t, alone)
 }
 
-func TestLedger_HolesAreSpans(t *testing.T) {
-	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 6)}, memo{})
-	l.book(value(0))
-	l.book(value(3))
-	spans, _, _ := nextOf(l)
-	require.Equal(t, contract.Runs{span(1, 3), span(4, 6)}, spans)
-}
-
 func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    gpumux.FaultKind
@@ -351,16 +343,6 @@ func TestLedger_BusyOfItemsAtTheSameTime(t *testing.T) {
 	out := l.finish()
 	require.Equal(t, gpumux.Duration(2*time.Second), out.Busy)
 	require.Equal(t, gpumux.Duration(time.Second), out.Pace)
-}
-
-// Without a store a call has few items before their results have told their weight, but
-// enough to fill the slot.
-func TestLedger_FirstItemsWithoutAStore(t *testing.T) {
-	for together, want := range map[int64]int64{0: 1, 8: 8, 256: contract.FirstInline} {
-		l := newLedger(contract.Chunk{Together: together}, contract.Runs{span(0, 200)}, memo{})
-		run, _ := l.next()
-		require.Equal(t, want, run.Len())
-	}
 }
 
 // When a micro-batch dies once and then succeeds, no item is to blame.

@@ -3,9 +3,7 @@ package activities
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/store"
-	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // parquetFile has row groups of a hundred rows each.
@@ -89,63 +86,6 @@ func (l library) items(src contract.Source, start, end int64) (texts []string) {
 		texts = append(texts, string(item))
 	}
 	return texts
-}
-
-func keysFor(t *testing.T) *codec.Keys {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "keys")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
-	keys, err := codec.Load(dir)
-	require.NoError(t, err)
-	return keys
-}
-
-// A worker reads a table where it lies, and no more than its columns: on disk, on a
-// server, encrypted or not.
-func TestIndexSource_Table(t *testing.T) {
-	table := parquetFile(t, 5)
-	server := s3test.New(t)
-	plainly := filepath.Join(t.TempDir(), "store")
-	for name, l := range map[string]library{
-		"disk": newLibrary(t, "file://"+filepath.Join(t.TempDir(), "store"), nil), "s3": newLibrary(t, server.URL(""), nil),
-		"encrypted": newLibrary(t, s3test.New(t).URL(""), keysFor(t)), "plain in an encrypted one": newLibrary(t, "file://"+plainly, keysFor(t)),
-	} {
-		if strings.HasPrefix(name, "plain") {
-			require.NoError(t, os.MkdirAll(filepath.Join(plainly, "in"), 0o755))
-			require.NoError(t, os.WriteFile(filepath.Join(plainly, "in/x.Parquet"), table, 0o644))
-		} else {
-			l.put("in/x.Parquet", table)
-		}
-		server.Requests()
-		for _, source := range []string{"in/x.Parquet", l.Store.Objects.Locate("in/x.Parquet")} {
-			all, err := l.index(source, "id")
-			require.NoError(t, err, name)
-			require.Equal(t, []string{`{"id":499,"text":"text 499","size":49.9}`}, l.items(all, 499, 500))
-			two, err := l.index(source, "", "size", "id")
-			require.NoError(t, err, name)
-			require.EqualValues(t, 500, two.Items)
-			require.Equal(t, l.Store.Objects.Locate("maps/m/x.parts/source.jsonl"), two.URL)
-			require.Equal(t, []string{`{"size":12.3,"id":123}`, `{"size":12.4,"id":124}`}, l.items(two, 123, 125))
-			require.NotEqual(t, all.Hash, two.Hash, "other columns are another input")
-		}
-		if name == "s3" {
-			require.Len(t, gets(server.Requests(), "in/x.Parquet"), 2*2*2, "two for each index: to open it, and all of so small a file")
-		}
-	}
-	made, err := os.ReadFile(filepath.Join(plainly, "maps/m/x.parts/source.jsonl"))
-	require.NoError(t, err)
-	require.NotContains(t, string(made), `"id"`, "what is made of a table is encrypted")
-}
-
-// gets are the requests that read an object.
-func gets(requests []string, key string) (found []string) {
-	for _, r := range requests {
-		if strings.HasPrefix(r, "GET /bucket/"+key) {
-			found = append(found, r)
-		}
-	}
-	return found
 }
 
 // Mistakes in a table end the map, and name it.

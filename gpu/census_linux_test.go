@@ -1,11 +1,8 @@
 package gpu
 
 import (
-	"bufio"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,35 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
-
-// family starts a shell that leads a group, with a child in it, a grandchild, and one
-// that leaves the group and is orphaned; it returns their numbers in that order.
-func family(t *testing.T) (root int, all []int) {
-	t.Helper()
-	cmd := exec.Command("sh", "-c", `sleep 600 & echo $!
-sh -c 'sleep 600 & echo $!; wait' &
-echo $!
-sh -c 'sleep 0.3; setsid sleep 600 & echo $!' &
-wait`)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	root, all = cmd.Process.Pid, []int{cmd.Process.Pid}
-	lines := bufio.NewScanner(out)
-	for len(all) < 5 && lines.Scan() {
-		pid, err := strconv.Atoi(strings.TrimSpace(lines.Text()))
-		require.NoError(t, err)
-		all = append(all, pid)
-	}
-	t.Cleanup(func() {
-		for _, pid := range all {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		_ = cmd.Wait()
-	})
-	return root, all
-}
 
 func pids(t *Tree) (out []int) {
 	if t == nil {
@@ -85,28 +53,8 @@ func TestCensus_FollowsDescendantsThatAreOrphaned(t *testing.T) {
 	}
 }
 
-func TestCensus_FindsWhoWasThereBefore(t *testing.T) {
-	root, all := family(t)
-	c := NewCensus()
-	c.Follow(root)
-	require.NoError(t, c.Round())
-	require.Subset(t, pids(c.Tree(root)), all[:4])
-	require.NotContains(t, pids(c.Tree(root)), os.Getpid())
-}
-
 func TestResident_OfProcessesThatAreThere(t *testing.T) {
 	require.Positive(t, ResidentMemory(os.Getpid()))
 	require.LessOrEqual(t, ProportionalMemory(os.Getpid()), ResidentMemory(os.Getpid())+8<<20)
 	require.Zero(t, ResidentMemory(1<<30)+ProportionalMemory(1<<30))
-}
-
-func BenchmarkCensus_Round(b *testing.B) {
-	c := NewCensus()
-	c.Follow(os.Getpid())
-	for b.Loop() {
-		if err := c.Round(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(len(c.roots)), "processes")
 }

@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -44,42 +43,6 @@ func ExampleInventory_Select() {
 	// Output:
 	// 0 (GPU-1d04, A100)
 	// 1:0 (MIG-90cc, A100 MIG 1g.5gb)
-}
-
-// One device goes by its index, its UUID or the start of that.
-func ExampleInventory_Select_one() {
-	inv, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
-		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100"},
-		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "H100"},
-	}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer inv.Close()
-	for _, want := range []string{"1", "GPU-1d", "GPU-9"} {
-		found, err := inv.Select(gpu.Selection{want})
-		fmt.Println(len(found), errors.Is(err, gpu.ErrUnknown))
-	}
-	// Output:
-	// 1 false
-	// 1 false
-	// 0 true
-}
-
-// What a process holds on a device, or of the host's memory.
-func ExampleInventory_ProcessMemory() {
-	inv, err := gpu.Open(context.Background(), gpu.Options{NoNVML: true})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer inv.Close()
-	held, err := inv.ProcessMemory(gpu.CPU)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(held[os.Getpid()] > 1<<20)
-	// Output:
-	// true
 }
 
 // The memory of a process and of all that it has started.

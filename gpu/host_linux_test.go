@@ -70,12 +70,6 @@ func TestHost_Memory(t *testing.T) {
 	require.ErrorContains(t, err, "MemTotal")
 }
 
-func TestHost_CPUName(t *testing.T) {
-	h := files(t, map[string]string{"proc/cpuinfo": "processor\t: 0\nmodel\t\t: 1\nmodel name\t: Fast CPU @ 3GHz\n"})
-	require.Equal(t, "Fast CPU @ 3GHz", h.cpuName())
-	require.Empty(t, files(t, nil).cpuName())
-}
-
 func TestHost_SignsOfAGPU(t *testing.T) {
 	root := t.TempDir()
 	h := host{root}

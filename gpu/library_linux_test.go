@@ -60,31 +60,6 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	require.Equal(t, []Process{{PID: 7, Type: "compute", Memory: gib}}, st.Processes)
 }
 
-func TestLibrary_ADeviceThatIsLost(t *testing.T) {
-	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{}}}}})
-	m.Update(func(s *gputest.State) { s.GPUs[0].Lost, s.GPUs[1].Lost = true, true })
-	for _, d := range inv.GPUs() {
-		lost, err := inv.Status(d.UUID)
-		require.ErrorIs(t, err, ErrLost)
-		require.Equal(t, unknown(), lost)
-	}
-}
-
-func TestLibrary_ManyProcesses(t *testing.T) {
-	var list []gputest.Process
-	want := map[int]uint64{}
-	for i := range 37 {
-		list = append(list, gputest.Process{PID: 1000 + i, Memory: uint64(i+1) * gib})
-		want[1000+i] = uint64(i+1) * gib
-	}
-	list = append(list, gputest.Process{PID: 5, Memory: gputest.Unknown}, gputest.Process{PID: 6, Memory: 3, Type: "mps"})
-	want[5], want[6] = 0, 3
-	_, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{Processes: list}}})
-	got, err := inv.ProcessMemory(inv.Devices()[0].UUID)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-}
-
 func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{}}})
 	uuid := inv.Devices()[0].UUID
@@ -102,36 +77,10 @@ func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 	require.Equal(t, 16*gib, st.Memory.Free, "memory comes back with the end of its process")
 }
 
-func TestLibrary_NoGPUs(t *testing.T) {
-	_, inv := openMachine(t, gputest.State{})
-	require.Len(t, inv.Devices(), 1)
-	require.Contains(t, inv.Reason(), "lists no GPU")
-	_, err := inv.Select(Selection{"all"})
-	require.ErrorContains(t, err, "--gpus all")
-}
-
-func TestLibrary_Reopen(t *testing.T) {
-	for range 3 {
-		m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 2)})
-		inv, err := Open(t.Context(), Options{Library: m.Library})
-		require.NoError(t, err)
-		require.Len(t, inv.Devices(), 3)
-		_, err = inv.Status(inv.Devices()[1].UUID)
-		require.NoError(t, err)
-		require.NoError(t, inv.Close())
-	}
-}
-
 func TestLibrary_SecondOneIsRefused(t *testing.T) {
 	openMachine(t, gputest.State{})
 	_, err := Open(t.Context(), Options{Library: gputest.OldLibrary(t)})
 	require.ErrorContains(t, err, "start another process")
-}
-
-func TestLibrary_DriverNotReady(t *testing.T) {
-	m := gputest.New(t, gputest.State{Init: 18})
-	_, err := Open(t.Context(), Options{Library: m.Library})
-	require.ErrorContains(t, err, "restart the host", "a library that was asked for by name must work")
 }
 
 func init() { playLibrary = listLibrary }

@@ -68,19 +68,6 @@ func open(t *testing.T, s *dgxa100.Server) *Inventory {
 	return inv
 }
 
-func TestOpen_ListsGPUsThenCPU(t *testing.T) {
-	s := dgx()
-	inv := open(t, s)
-	all := inv.Devices()
-	require.Len(t, all, 9)
-	require.Equal(t, Device{
-		Index: 3, Kind: KindGPU, UUID: device(s, 3).UUID, Name: "Mock NVIDIA A100-SXM4-40GB", PCI: "PCI3",
-		Memory: 40 * gib, ComputeCapability: "8.0", Driver: "550.54.15", CUDA: "12.4",
-	}, all[3])
-	require.Equal(t, CPU, all[8].UUID)
-	require.Empty(t, inv.Reason())
-}
-
 func TestOpen_LeavesOutAGPUThatIsLost(t *testing.T) {
 	s := dgx()
 	get := s.DeviceGetHandleByIndexFunc
@@ -244,22 +231,6 @@ func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
 	st, err := inv.Status(device(s, 0).UUID)
 	require.NoError(t, err)
 	require.Zero(t, st.Memory, "all ones is the driver's word for unknown")
-}
-
-func TestStatus_LoadOfADevice(t *testing.T) {
-	s := dgx()
-	symbols(s, minimalAnd("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode")...)
-	d := device(s, 0)
-	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 87}, nvml.SUCCESS }
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 61, nvml.SUCCESS }
-	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 250500, nvml.SUCCESS }
-	d.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.SUCCESS }
-	st, err := open(t, s).Status(d.UUID)
-	require.NoError(t, err)
-	require.Equal(t, 87, st.Utilization)
-	require.Equal(t, 61, st.Temperature)
-	require.InDelta(t, 250.5, st.Power, 1e-9)
-	require.Equal(t, "exclusive_process", st.ComputeMode)
 }
 
 func TestStatus_LostDevice(t *testing.T) {

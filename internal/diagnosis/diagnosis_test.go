@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -288,45 +287,6 @@ func TestDiagnose_Hints(t *testing.T) {
 	require.Contains(t, Diagnose(old).Fault.Hint, "version 3.9 or newer")
 	require.Contains(t, Diagnose(Evidence{Exited: true, ExitCode: WireLost}).Fault.Hint, "os.closerange")
 	require.Contains(t, Diagnose(Evidence{Class: "RuntimeError", Message: "Cannot re-initialize CUDA in forked subprocess. To use …"}).Fault.Hint, "spawn")
-}
-
-// The evidence of real deaths, as the system reports them.
-func TestDiagnose_RealProcesses(t *testing.T) {
-	for _, c := range []struct {
-		name, program, exit string
-		command             bool
-		kind                gpumux.FaultKind
-		says                string
-	}{
-		{"segfault", "import faulthandler, ctypes\nfaulthandler.enable()\ndef step(): ctypes.string_at(0)\nstep()", "signal SIGSEGV", false, gpumux.FaultCrash, "Fatal Python error: Segmentation fault in string_at"},
-		{"abort", "import os\nos.abort()", "signal SIGABRT", false, gpumux.FaultCrash, "SIGABRT"},
-		{"exit 0", "import os\nos._exit(0)", "exit status 0", false, gpumux.FaultCrash, "exit status 0 in the middle"},
-		{"killed", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL", false, gpumux.FaultCrash, "SIGKILL"},
-		{"no memory", "x = bytearray(1 << 62)", "exit status 1", true, gpumux.FaultHostOOM, "out of host memory"},
-		{"cause", "class OutOfMemoryError(RuntimeError): __module__ = 'torch'\ntry:\n  raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')\nexcept RuntimeError as e:\n  raise ValueError('batch 3') from e", "exit status 1", true, gpumux.FaultDeviceOOM, "CUDA out of memory"},
-		{"script", "raise ValueError('no images')", "exit status 1", true, gpumux.FaultTaskError, "no images"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.Command("python3", "-c", c.program)
-			var tail strings.Builder
-			cmd.Stderr = &tail
-			_ = cmd.Run()
-			status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-			require.True(t, ok)
-			e := Evidence{Exited: true, Command: c.command, Tail: tail.String()}
-			if status.Signaled() {
-				e.Signal = status.Signal()
-			} else {
-				e.ExitCode = status.ExitStatus()
-			}
-			d := Diagnose(e)
-			require.Equal(t, c.kind, d.Fault.Kind, "%s\n%s", d.Fault.Error(), e.Tail)
-			require.Contains(t, d.Fault.Message, c.says)
-			require.Equal(t, c.exit, d.Fault.Exit)
-			require.True(t, d.Poisoned)
-		})
-	}
 }
 
 func FuzzDiagnose(f *testing.F) {

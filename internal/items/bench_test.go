@@ -55,13 +55,3 @@ func processorTime(b *testing.B) time.Duration {
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
-
-func BenchmarkSpool_JSONLines(b *testing.B) {
-	text := strings.Repeat(`{"id":12345,"text":"the quick brown fox jumps over the lazy dog","score":0.9731}`+"\n", 200_000)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		s, err := spoolFrom(strings.NewReader(text), Input{})
-		require.NoError(b, err)
-		require.NoError(b, s.Remove())
-	}
-}

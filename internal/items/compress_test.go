@@ -137,5 +137,3 @@ func numbers(n int) string {
 	}
 	return b.String()
 }
-
-// A very small archive may hold a very large text.

@@ -156,5 +156,3 @@ func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 	require.NoError(t, os.Rename(dir+"-away", dir))
 	require.Equal(t, []string{"1"}, itemsOf(t, s, src, 0, 1))
 }
-
-// A stretch that is too large to be held is checked before any item of it is given, too.

@@ -55,28 +55,6 @@ func apart(t *testing.T, s *store) (src contract.Source, runs contract.Runs) {
 	return src, runs
 }
 
-func TestPick_NearRunsCostFewRequests(t *testing.T) {
-	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
-	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
-	require.NoError(t, err)
-	itemsOf(t, s, src, 0, 1)
-	var near contract.Runs
-	for at := int64(50_000); at < 60_000; at += 10 {
-		near = append(near, contract.Span{Start: at, End: at + 1})
-	}
-	pick := func(runs contract.Runs) []string {
-		server.Requests()
-		count := int64(0)
-		require.NoError(t, s.Sources.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { count++; return true }))
-		require.Equal(t, runs.Len(), count)
-		return server.Requests()
-	}
-	require.LessOrEqual(t, len(pick(near)), 3, "two of the index, one of the lines")
-	both := contract.Runs{{Start: 0, End: 1}}.Union(near)
-	require.LessOrEqual(t, len(pick(both)), 6, "twice that")
-}
-
 func TestPick_ErrorsComeOut(t *testing.T) {
 	for _, s := range []*store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
 		src, runs := apart(t, s)

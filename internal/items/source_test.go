@@ -3,7 +3,6 @@ package items
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -100,15 +99,6 @@ func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 	}, server.Requests())
 }
 
-func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, "file://"+dir, nil)
-	large := `"` + strings.Repeat("x", 1<<20) + `"`
-	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat(large+"\n", 40), JSONLines))
-	require.NoError(t, err)
-	require.Equal(t, []string{large}, itemsOf(t, s, src, 39, 40))
-}
-
 func TestSource_SaysWhatIsWrong(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		ctx := t.Context()
@@ -201,51 +191,6 @@ func TestItems_StopsAndCancels(t *testing.T) {
 	}
 	require.Equal(t, 11, count)
 	require.ErrorIs(t, last, context.Canceled)
-}
-
-func TestItems_AreTheCallersToKeep(t *testing.T) {
-	s := open(t, "mem://", nil)
-	want, tidy, _ := numbered(1000)
-	src, err := s.Sources.Put(t.Context(), spool(t, tidy, JSONLines))
-	require.NoError(t, err)
-	var kept []json.RawMessage
-	for item, err := range s.Sources.Items(t.Context(), src, 0, 1000) {
-		require.NoError(t, err)
-		kept = append(kept, item)
-	}
-	for i := range want {
-		require.Equal(t, want[i], string(kept[i]))
-	}
-}
-
-func TestSource_CompressedFilesInTheStore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		text := numbers(1000)
-		for key, body := range map[string]string{
-			"in/a.jsonl.gz": gzipped(t, text), "in/b.jsonl.zst": zstded(t, text[:500], text[500:]), "in/c.csv.gz": gzipped(t, "n\n"+text),
-		} {
-			put(t, s, key, body)
-			src, err := s.Sources.Find(t.Context(), key, "maps/"+key+"/source.index")
-			require.NoError(t, err, key)
-			require.EqualValues(t, 1000, src.Items)
-			require.Equal(t, s.Objects.Locate("maps/"+key+"/source.jsonl"), src.URL, "plain lines lie beside the index")
-			got := itemsOf(t, s, src, 700, 702)
-			if strings.Contains(key, "csv") {
-				require.Equal(t, []string{`{"n":700}`, `{"n":701}`}, got)
-			} else {
-				require.Equal(t, []string{"700", "701"}, got)
-			}
-		}
-		gz := gzipped(t, text)
-		put(t, s, "in/short.jsonl.gz", gz[:len(gz)-20])
-		_, err := s.Sources.Find(t.Context(), "in/short.jsonl.gz", "maps/x/source.index")
-		var mistake *gpumux.SourceError
-		require.ErrorAs(t, err, &mistake)
-		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
-		exists, err := s.Objects.Exists(t.Context(), "maps/x/source.jsonl")
-		require.NoError(t, err)
-		require.False(t, exists)
-	})
 }
 
 func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {

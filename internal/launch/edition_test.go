@@ -3,7 +3,6 @@ package launch
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -95,17 +94,6 @@ func TestEdition_OtherFunctionOfTheFile(t *testing.T) {
 	require.NotEqual(t, Code{Dir: dir, Target: "json:dumps"}.Edition(), Code{Dir: dir, Target: "pickle:dumps"}.Edition())
 }
 
-func TestEdition_TextMovedToTheNextFileIsAChange(t *testing.T) {
-	dir := t.TempDir()
-	code := Code{Dir: dir, Command: []string{"cat", "a", "b"}}
-	write(t, filepath.Join(dir, "a"), "onetwo")
-	write(t, filepath.Join(dir, "b"), "three")
-	before := code.Edition()
-	write(t, filepath.Join(dir, "a"), "one")
-	write(t, filepath.Join(dir, "b"), "twothree")
-	require.NotEqual(t, before, code.Edition())
-}
-
 // A change of the same size within the same tick of the clock is a change.
 func TestEdition_SameSizeAndTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "task.py")
@@ -130,13 +118,6 @@ func TestLook_ReadsOnce(t *testing.T) {
 	require.Same(t, first, readFile(path))
 	write(t, path, "import math")
 	require.Equal(t, []string{"math"}, readFile(path).names)
-}
-
-// A pipe as an argument, such as the shell's <(…), is neither read nor waited for.
-func TestEdition_PipeIsNoFile(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	require.Equal(t, Code{Dir: "/", Command: []string{"cat", "pipe"}}.Edition(), Code{Dir: dir, Command: []string{"cat", "pipe"}}.Edition())
 }
 
 // A large file counts by its size and by both ends, so that it need not be read whole:

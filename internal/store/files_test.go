@@ -8,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/results"
 )
 
 func fileOf(t *testing.T, s *Store, parts string, index int64, name string) string {
@@ -44,14 +42,4 @@ func TestFiles_AreKeptAndCopied(t *testing.T) {
 		_, err = folderOf(t, s, "m/r.jsonl.parts").OpenFile(ctx, 7, "../manifest.json")
 		require.Error(t, err)
 	})
-}
-
-func TestFiles_AreInTheLineOfAResult(t *testing.T) {
-	r := gpumux.Result{Index: 3, Value: []byte("1"), Printed: "o", Files: []string{"a <b>.png", "c"}, Key: []byte(`"k"`)}
-	line, err := results.Append(nil, r)
-	require.NoError(t, err)
-	require.Equal(t, `{"index":3,"value":1,"output":"o","files":["a <b>.png","c"],"key":"k"}`+"\n", string(line))
-	back, err := parseResult(line)
-	require.NoError(t, err)
-	require.Equal(t, r, back)
 }

@@ -90,20 +90,6 @@ func TestPart_RefusesWhatIsWrong(t *testing.T) {
 	require.Empty(t, names, "nothing was stored, not even of what was right")
 }
 
-func TestPart_OtherNamesAreIgnored(t *testing.T) {
-	writer := strings.Repeat("0123456789ab", 2)
-	for _, name := range []string{"results.jsonl", "manifest.json", "work-ABC.jsonl", writer + ".jsonl", writer + ".00001.jsonl",
-		writer + ".000001.json", writer + ".-00001.jsonl", writer + ".00000x.jsonl", writer[1:] + ".000001.jsonl", "x" + writer[1:] + ".000001.jsonl"} {
-		_, ok := parsePart(name)
-		require.False(t, ok, name)
-	}
-	for _, want := range []partName{{writer, 0}, {writer, 999_999}, {writer, 12_345_678}} {
-		got, ok := parsePart(want.String())
-		require.True(t, ok)
-		require.Equal(t, want, got)
-	}
-}
-
 // since returns what Since tells and how many parts it found damaged.
 func since(t *testing.T, s *Store, parts string, w Position) (found map[int64]gpumux.FaultKind, damaged int) {
 	found = map[int64]gpumux.FaultKind{}

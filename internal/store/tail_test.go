@@ -59,20 +59,6 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 	})
 }
 
-func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		tail := folderOf(t, s, "m.parts").Tail(true)
-		writePart(t, s, "m.parts", resultsWith(10, 12)...)
-		require.Equal(t, []int64{10, 12}, taken(t, tail))
-		writePart(t, s, "m.parts", resultsWith(11, 12)...)
-		writePart(t, s, "m.parts", resultsWith(3)...)
-		require.Equal(t, []int64{3, 11}, taken(t, tail))
-		require.Empty(t, taken(t, tail))
-		require.True(t, tail.Gave(12))
-		require.False(t, tail.Gave(13))
-	})
-}
-
 // Several writers add results in any order to growing parts. The tail hands out every
 // index once.
 func TestTail_EachIndexOnce(t *testing.T) {

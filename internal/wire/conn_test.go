@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -119,26 +118,6 @@ func TestConn_Write_RefusesBeforeSending(t *testing.T) {
 	require.ErrorContains(t, conn.Write(Results{Run: 1, Values: raws("1")}), "0 entries in busy")
 	require.ErrorContains(t, conn.Write(ProgressReport{Run: 1, Value: json.RawMessage("{")}), "progress")
 	require.Zero(t, p.Buffer.Len())
-}
-
-func TestConn_Write_LargeItemsOverASocket(t *testing.T) {
-	for _, size := range []int{1, 4 << 10, 3 << 20} {
-		items := make([]json.RawMessage, 5)
-		for i := range items {
-			items[i] = json.RawMessage(strings.Repeat(fmt.Sprint(i+1), size))
-		}
-		worker, process := ends(t)
-		sent := make(chan error, 1)
-		go func() {
-			sent <- errors.Join(worker.Write(Hello{Version: 1}), worker.Write(Run{Run: 1, Attempts: 1, Items: items}))
-		}()
-		_, err := process.Read()
-		require.NoError(t, err)
-		m, err := process.Read()
-		require.NoError(t, err)
-		require.NoError(t, <-sent)
-		require.Equal(t, items, m.(Run).Items)
-	}
 }
 
 // Whoever sends frames also takes the answers, so it must never wait for a process that
