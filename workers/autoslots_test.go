@@ -217,16 +217,6 @@ func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
 	})
 }
 
-// Long items are measured too, by a few of them.
-func TestSizing_ItemsOfMinutes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newModel(t, 2)
-		p.nap = 5 * time.Minute
-		p.work("patient", 2, p.found("patient"))
-		require.Equal(t, 2, p.pool.Size())
-	})
-}
-
 // What was found is known when the task comes again; another edition is searched anew.
 func TestSizing_AnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -73,19 +73,6 @@ func watching(t *testing.T, f func(s *sight)) {
 	})
 }
 
-func TestContact_AShortOutageEndsNothing(t *testing.T) {
-	watching(t, func(s *sight) {
-		s.down.Store(true)
-		time.Sleep(contract.Contact)
-		require.NoError(t, s.check())
-		s.down.Store(false)
-		time.Sleep(contract.HeartbeatTimeout)
-		synctest.Wait()
-		require.NoError(t, s.check())
-		require.NoError(t, s.ctx.Err())
-	})
-}
-
 func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
 	watching(t, func(s *sight) {
 		held, answered := contactOf(s.ctx), s.pulse.answered
@@ -125,12 +112,6 @@ func TestContact_OnlyHeartbeatsProlongAnActivity(t *testing.T) {
 	})
 }
 
-// An activity without heartbeats, and what is none, has nobody who could hand it on.
-func TestContact_OutsideOfAnActivityNothingEnds(t *testing.T) {
-	require.NoError(t, checkContact(contactOf(t.Context())))
-	require.Nil(t, contactOf(t.Context()).Done())
-}
-
 // A clock that jumped is noticed by whoever asks first, before anything counts.
 func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
 	for _, first := range []string{"check", "beat", "nobody"} {
@@ -149,17 +130,6 @@ func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
 			require.ErrorIs(t, s.check(), errSilence)
 		})
 	}
-}
-
-func TestContact_AShortPauseEndsNothing(t *testing.T) {
-	watching(t, func(s *sight) {
-		s.jumped.Store(int64(5 * time.Second))
-		require.NoError(t, s.check())
-		time.Sleep(contract.HeartbeatTimeout)
-		synctest.Wait()
-		require.NoError(t, s.check())
-		require.Zero(t, s.seen.Len())
-	})
 }
 
 // A heartbeat ends with an answer, whatever it says, and with the activity's context.

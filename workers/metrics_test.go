@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 )
 
@@ -46,37 +45,6 @@ func answered(t *testing.T, url string) (code int, text string) {
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	return answer.StatusCode, string(body)
-}
-
-// A driver that does not answer holds up scrapes, up to a few and for a while, and no
-// slot that counts a fault.
-func TestMetrics_ADriverThatHangs(t *testing.T) {
-	m := newMetrics(zap.NewNop(), "", nil, nil)
-	m.limit = 20 * time.Millisecond
-	asked, answer := make(chan struct{}, 2*maxScrapes), make(chan struct{})
-	defer close(answer)
-	url := serving(t, m, []gpu.Device{{UUID: "GPU-1"}}, func(string) (gpu.Status, error) {
-		asked <- struct{}{}
-		<-answer
-		return gpu.Status{}, nil
-	})
-	for range maxScrapes {
-		code, text := answered(t, url)
-		require.Equal(t, http.StatusServiceUnavailable, code)
-		require.Contains(t, text, "configured timeout")
-		<-asked
-		counted := make(chan struct{})
-		go func() { m.Fault("cpu", gpumux.FaultCrash); close(counted) }()
-		select {
-		case <-counted:
-		case <-time.After(time.Minute):
-			t.Fatal("a fault waits for the driver")
-		}
-	}
-	code, text := answered(t, url)
-	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Contains(t, text, "Limit of concurrent requests reached")
-	require.Empty(t, asked, "the driver is not asked again")
 }
 
 // The SDK tags one name differently in different places.

@@ -227,38 +227,6 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 	})
 }
 
-func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(2)
-		first, second := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
-		third := reserve(t, s, poolQueue)
-		s.done(second) // an empty poll ends
-		second = now(t, third)
-		s.mark(first)
-		s.mark(second)
-		fourth := reserve(t, s, poolQueue)
-		require.False(t, granted(fourth), "both slots are taken")
-		s.done(first)
-		now(t, fourth)
-	})
-}
-
-func TestSupplier_CordonTakesSlotsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(2)
-		fake.mu.Lock()
-		fake.all = 0
-		fake.mu.Unlock()
-		got := reserve(t, s, poolQueue)
-		require.False(t, granted(got))
-		fake.mu.Lock()
-		fake.all = 1
-		fake.mu.Unlock()
-		s.wake()
-		now(t, got)
-	})
-}
-
 func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(2)

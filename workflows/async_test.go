@@ -70,18 +70,6 @@ func TestMapAsync_ResultsComeWhileTheMapRuns(t *testing.T) {
 	require.Equal(t, 14, s.Sum)
 }
 
-// SDKs print an error's type before its message.
-func TestFault_AMessageDoesNotRepeatTheKind(t *testing.T) {
-	fault := gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: "no task square"}
-	w := &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) {
-		return nil, temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{fault}})
-	}}
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, run(t, w, square, 1, gpumux.MapInput{}).GetWorkflowError(), &app)
-	require.Equal(t, "no task square", app.Message())
-	require.Equal(t, &fault, workflows.FaultOf(app))
-}
-
 // The SDK's selector leaves a nil in a channel that is closed while it waits. Nobody may
 // take that for a result, in this selector, in another, or by Next.
 func TestRunning_InASelectorHasNoResultTooMany(t *testing.T) {

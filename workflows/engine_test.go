@@ -41,15 +41,6 @@ func TestMap_OneItemIsOneActivity(t *testing.T) {
 	require.Len(t, w.chunks, 1)
 }
 
-func TestMap_NoItems(t *testing.T) {
-	w := &worker{}
-	env := run(t, w, square, 0, gpumux.MapInput{})
-	var results []workflows.Result[int]
-	require.NoError(t, env.GetWorkflowResult(&results))
-	require.Empty(t, results)
-	require.Empty(t, w.chunks)
-}
-
 func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 	first := true
 	w := &worker{}

@@ -40,47 +40,6 @@ func ExampleMap() {
 	// [3 5]
 }
 
-// A failed item is a result with a fault. The map itself has no error.
-func ExampleMap_faults() {
-	inverses := func(ctx workflow.Context, numbers []float64) ([]string, error) {
-		mapped, err := workflows.Map[float64, float64](ctx, gpumux.MapInput{Task: "inverse", Attempts: 2}, numbers)
-		if err != nil {
-			return nil, err
-		}
-		var lines []string
-		for i, r := range mapped.Results {
-			if r.Fault != nil {
-				lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Fault.Kind, ", ", r.Fault.Message))
-				continue
-			}
-			lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Value))
-		}
-		return lines, nil
-	}
-
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	workflowstest.Handle(workflowstest.New(env), "inverse", func(n float64) (float64, error) {
-		if n == 0 {
-			return 0, fmt.Errorf("division by zero")
-		}
-		return 1 / n, nil
-	})
-	env.ExecuteWorkflow(inverses, []float64{4, 0, 2})
-	var lines []string
-	if err := env.GetWorkflowResult(&lines); err != nil {
-		log.Fatal(err)
-	}
-	for _, line := range lines {
-		fmt.Println(line)
-	}
-	// Output:
-	// 4: 0.25
-	// 0: task_error, division by zero
-	// 2: 0.5
-}
-
 // The fault behind a map's error tells the workflow what it can do.
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
@@ -203,45 +162,6 @@ func ExampleMapSourceAsync() {
 	fmt.Println(greeting)
 	// Output:
 	// squares 34, parsed again 1
-}
-
-// A key is JSON, of whatever type the field of the items has.
-func ExampleDecode() {
-	failed := func(ctx workflow.Context, orders []map[string]any) (ids []int, err error) {
-		mapped, err := workflows.Map[map[string]any, bool](ctx, gpumux.MapInput{Task: "check", Key: "id"}, orders)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range mapped.Results {
-			if r.Fault == nil {
-				continue
-			}
-			id, err := workflows.Decode[int](r.Key)
-			if err != nil {
-				return nil, err
-			}
-			ids = append(ids, id)
-		}
-		return ids, nil
-	}
-
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	workflowstest.Handle(workflowstest.New(env), "check", func(order struct{ Price float64 }) (bool, error) {
-		if order.Price == 0 {
-			return false, fmt.Errorf("no price")
-		}
-		return true, nil
-	})
-	env.ExecuteWorkflow(failed, []map[string]any{{"id": 17, "price": 3.5}, {"id": 18}})
-	var ids []int
-	if err := env.GetWorkflowResult(&ids); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(ids)
-	// Output:
-	// [18]
 }
 
 // A workflow reads the results of a map from their file, a page at a time.

@@ -18,7 +18,6 @@ import (
 var patterns = map[string]func(i int64, chance *rand.Rand) bool{
 	"none":        func(int64, *rand.Rand) bool { return false },
 	"every third": func(i int64, _ *rand.Rand) bool { return i%3 == 0 },
-	"every other": func(i int64, _ *rand.Rand) bool { return i%2 == 0 },
 	"in blocks":   func(i int64, _ *rand.Rand) bool { return i/700%2 == 0 },
 	"by chance":   func(_ int64, chance *rand.Rand) bool { return chance.IntN(10) == 0 },
 	"all":         func(int64, *rand.Rand) bool { return true },
@@ -27,9 +26,9 @@ var patterns = map[string]func(i int64, chance *rand.Rand) bool{
 // Scattered items cost about as many chunks as items in a row, both when they are left
 // over and when they climb the ladder. No payload is large.
 func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
-	const items = 1_000_000
+	const items = 200_000
 	row := 0
-	for _, name := range []string{"none", "every third", "every other", "in blocks", "by chance", "all"} {
+	for _, name := range []string{"none", "every third", "in blocks", "by chance", "all"} {
 		t.Run(name, func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(1, 2))
 			stored, large := map[int64]bool{}, map[int64]bool{}

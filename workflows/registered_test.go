@@ -12,23 +12,6 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// The results file is always there; few and small results come in the summary, too.
-func TestRegistered_WhereResultsAre(t *testing.T) {
-	for name, in := range map[string]gpumux.MapInput{
-		"items":  {Task: "square", Items: []json.RawMessage{[]byte("1"), []byte("2")}},
-		"range":  {Task: "square", Range: &gpumux.Range{Start: 5, End: 7}},
-		"output": {Task: "square", Range: &gpumux.Range{Start: 5, End: 7}, Output: "o.jsonl"},
-	} {
-		w := &worker{}
-		env := run(t, w, gpumux.MapWorkflow, in)
-		var s gpumux.Summary
-		require.NoError(t, env.GetWorkflowResult(&s), name)
-		require.Len(t, s.Results, 2, name)
-		require.EqualValues(t, 2, s.Succeeded, name)
-		require.NotEmpty(t, s.Output, name)
-	}
-}
-
 func TestRegistered_AnEmptyMapIsDone(t *testing.T) {
 	env := run(t, &worker{}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{}})
 	var s gpumux.Summary

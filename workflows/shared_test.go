@@ -42,11 +42,7 @@ func TestSizer_MapsThatShareTheSlots(t *testing.T) {
 			for _, m := range s.maps {
 				chunks += m.chunks
 			}
-			older := &schedule{slots: slots, handOut: c.handOut, maps: several(c.maps, items)}
-			for _, m := range older.maps {
-				m.older = true
-			}
-			t.Logf("%s in %d chunks per map, ideal %s; with workers that do not tell Held %s", took, chunks/c.maps, ideal, older.run(t))
+			t.Logf("%s in %d chunks per map, ideal %s", took, chunks/c.maps, ideal)
 			require.LessOrEqual(t, took, ideal*115/100)
 			require.LessOrEqual(t, chunks/c.maps, c.chunks)
 		})

@@ -2,10 +2,7 @@ package fleet_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log"
-	"time"
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
@@ -25,17 +22,4 @@ func ExampleDial() {
 	defer c.Close()
 	s := &starter.Starter{Client: c, Sealed: true, Keys: keys}
 	defer s.Close()
-}
-
-// Without a server, the error says what to do.
-func ExampleConnectError() {
-	_, err := fleet.Dial(context.Background(), fleet.Options{Address: "127.0.0.1:1", Plain: true, Timeout: time.Second})
-	var away *fleet.ConnectError
-	if errors.As(err, &away) {
-		fmt.Println(away.Address)
-		fmt.Println(away.Hint)
-	}
-	// Output:
-	// 127.0.0.1:1
-	// start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS
 }

@@ -97,22 +97,6 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 	})
 }
 
-func TestPool_AClaimMovesToAnotherGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, hung, _ := claimedPool(t, 2, []string{"A", "B"}, "A", "B", "B")
-		large := whole(t.Context(), p)
-		require.Equal(t, 0, p.Load().Free)
-		time.Sleep(claimFor)
-		synctest.Wait()
-		require.Equal(t, 1, p.Load().Free)
-		p.Release(hung[1])
-		synctest.Wait()
-		require.Equal(t, 1, p.Load().Free, "that of A")
-		p.Release(hung[2])
-		require.Equal(t, "B", (<-large).Group)
-	})
-}
-
 func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 	for name, length := range map[string]time.Duration{"short": time.Second, "long": claimFor / 2, "as long as a claim rests": claimRest} {
 		t.Run(name, func(t *testing.T) {
@@ -137,31 +121,4 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, hung, _ := claimedPool(t, 2, []string{"A"}, "A")
-		ctx, cancel := context.WithCancel(t.Context())
-		whole(ctx, p)
-		time.Sleep(claimFor)
-		synctest.Wait()
-		require.Equal(t, 1, p.Load().Free)
-		cancel()
-		synctest.Wait()
-		time.Sleep(claimRest)
-		synctest.Wait()
-		require.Equal(t, 1, p.Load().Free, "nobody wants it whole any more")
-		require.Nil(t, p.ledger.claim)
-
-		// Another call claims it, and its claim ends with the pool.
-		refused := make(chan error, 1)
-		go func() { _, err := p.Acquire(t.Context(), Want{Task: "large", Whole: true}); refused <- err }()
-		synctest.Wait()
-		require.NotNil(t, p.ledger.claim)
-		require.NoError(t, p.Stop(t.Context()))
-		require.ErrorIs(t, <-refused, ErrStopped)
-		require.Nil(t, p.ledger.claim)
-		p.Release(hung[0])
-	})
 }

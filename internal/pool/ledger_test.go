@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,61 +134,4 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 			require.Nil(t, l.pools[0].ledger.claim, "seed %d", seed)
 		})
 	}
-}
-
-// A call that wants a device whole gets it although another pool's calls come without
-// end.
-func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ledger := NewLedger()
-		slots := func(n int) (seats []*Seat) {
-			for range n {
-				seats = append(seats, &Seat{Slot: gputest.NewSlot(), Group: "GPU-0"})
-			}
-			return seats
-		}
-		small, large := ledger.New("small", slots(2)), ledger.New("large", slots(1))
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		crowd(ctx, large, 3, 10*time.Second)
-		synctest.Wait()
-		h, err := small.Acquire(t.Context(), Want{Whole: true})
-		require.NoError(t, err)
-		require.Len(t, h.Beside, 2, "a slot of each pool")
-		require.Zero(t, large.Load().Free)
-		require.Equal(t, 1, large.Load().Busy)
-		small.Release(h)
-		innocent(t, large)
-	})
-}
-
-// Whole calls that come without end let other calls have their turn.
-func TestLedger_WholeCallsTakeTurnsWithOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ledger := NewLedger()
-		a := ledger.New("a", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
-		b := ledger.New("b", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var calls atomic.Int32
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				for {
-					h, err := a.Acquire(ctx, Want{Whole: true})
-					if err != nil {
-						return
-					}
-					calls.Add(1)
-					time.Sleep(time.Second)
-					a.Release(h)
-				}
-			})
-		}
-		synctest.Wait()
-		innocent(t, b)
-		require.Less(t, calls.Load(), int32(6), "it waited for those that came before it")
-		cancel()
-		all.Wait()
-	})
 }

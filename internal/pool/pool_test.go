@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 )
@@ -150,84 +145,6 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
 	}
-}
-
-// Many calls at once, some given up: no slot is ever used twice at a time, none is lost.
-func TestPool_ManyCallsAtOnce(t *testing.T) {
-	p, fakes := fakePool(2, "A", "B")
-	var all sync.WaitGroup
-	var ran atomic.Int32
-	for i := range 200 {
-		group := []string{"", "A", "B"}[i%3]
-		limit := time.Duration(1+rand.IntN(20)) * time.Millisecond
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			if i%2 == 0 {
-				ctx = t.Context()
-			}
-			h, err := p.Acquire(ctx, Want{Task: "x", Avoid: others(p, group)})
-			if err != nil {
-				return
-			}
-			if h.Run(ctx, launch.Task{Name: "x"}, slot.Call{}) == nil {
-				ran.Add(1)
-			}
-			p.Release(h)
-		})
-	}
-	all.Wait()
-	require.GreaterOrEqual(t, ran.Load(), int32(100))
-	require.Equal(t, 4, p.Load().Free)
-	queued(t, p, 0)
-	require.True(t, slices.ContainsFunc(fakes, func(f *gputest.Slot) bool { return f.Task() == "x" }))
-}
-
-func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
-	p, _ := fakePool(2, "A")
-	first, err := p.Acquire(t.Context(), Want{Task: "x"})
-	require.NoError(t, err)
-	whole := make(chan *Seat)
-	go func() {
-		h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
-		assert.NoError(t, err)
-		whole <- h
-	}()
-	require.Eventually(t, func() bool { return p.Load().Free == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
-	late := make(chan *Seat)
-	go func() {
-		h, err := p.Acquire(t.Context(), Want{Task: "x"})
-		assert.NoError(t, err)
-		late <- h
-	}()
-	p.Release(first)
-	alone := <-whole
-	require.NotNil(t, alone)
-	require.Len(t, alone.Beside, 1)
-	select {
-	case <-late:
-		t.Fatal("a neighbour runs beside a call that has the device to itself")
-	default:
-	}
-	p.Release(alone)
-	next := <-late
-	require.NotNil(t, next)
-	p.Release(next)
-	require.Equal(t, 2, p.Load().Free)
-}
-
-func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
-	p, _ := fakePool(2, "A")
-	busy, err := p.Acquire(t.Context(), Want{Task: "x"})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
-	require.Eventually(t, func() bool { return p.Load().Free == 0 }, time.Minute, time.Millisecond)
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
-	require.Equal(t, 1, p.Load().Free)
-	p.Release(busy)
 }
 
 // lingeringSlot has a process that was killed and does not end before gone is closed; it

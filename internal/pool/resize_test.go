@@ -115,24 +115,6 @@ type reluctant struct {
 
 func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.Slot.Clear(ctx) }
 
-func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
-	p, _ := fakePool(4, "A")
-	p.Resize(2)
-	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
-	got := make(chan *Seat, 1)
-	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
-	queued(t, p, 1)
-	p.Resize(1)
-	p.Release(a)
-	require.Empty(t, got)
-	p.Release(b)
-	whole := <-got
-	require.Len(t, whole.Beside, 3)
-	require.Equal(t, 0, p.Load().Free)
-	p.Release(whole)
-	require.Equal(t, 1, p.Load().Free)
-}
-
 // Calls come, slots come and go, devices fail: never more calls at a time than ever were
 // allowed, and none is lost.
 func TestPool_ResizedAtRandom(t *testing.T) {
