@@ -38,12 +38,12 @@ internal/cli                     . codec gpu internal/columns internal/contract 
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows
-workers                          . activities codec gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
+workers                          . activities gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
 internal/fleet                   . codec internal/contract internal/names internal/tracing
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot
-workers/config                   . codec gpu internal/contract internal/launch internal/names internal/sharing internal/strict
+workers/config                   . gpu internal/contract internal/launch internal/names internal/sharing internal/strict
 internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            internal/calls internal/launch internal/mps internal/slot internal/test/rig
 internal/slot                    . internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
@@ -62,10 +62,11 @@ workflows                        . internal/contract internal/names internal/tex
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/test/storetest          . internal/contract internal/results internal/store
 internal/columns                 . internal/arrays internal/names internal/results internal/text
-internal/store                   . codec internal/contract internal/items internal/names internal/objects internal/results internal/text
+internal/store                   . internal/contract internal/items internal/names internal/objects internal/results internal/text
 internal/items                   . internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
 internal/results                 . internal/arrays internal/text
+internal/test/codectest
 internal/test/rig
 internal/test/s3test
 internal/tracing                 internal/calls internal/contract

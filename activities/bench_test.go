@@ -44,7 +44,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	}
 	spooled, err := items.SpoolReader(strings.NewReader(lines.String()), "items", items.JSONLines)
 	require.NoError(b, err)
-	s, err := store.Open(b.Context(), "file://"+b.TempDir(), nil)
+	s, err := store.Open(b.Context(), "file://"+b.TempDir())
 	require.NoError(b, err)
 	defer s.Close()
 	source, err := s.Sources.Put(b.Context(), spooled)

@@ -77,11 +77,11 @@ func badInput(err error, hint string) error {
 }
 
 // classify makes an error final if trying again cannot help: mistakes in a file or a
-// name, a folder or store of others, wrong keys.
+// name, a folder or store of others.
 func classify(err error) error {
 	switch {
 	case errors.As(err, new(*gpumux.SourceError)) || errors.As(err, new(*objects.NameError)) || errors.As(err, new(*store.OwnerError)) ||
-		errors.As(err, new(*objects.KeyError)) || errors.Is(err, syscall.ENAMETOOLONG):
+		errors.Is(err, syscall.ENAMETOOLONG):
 		return badInput(err, "")
 	case errors.As(err, new(*objects.DamageError)):
 		return badInput(err, "delete it, and put it there again")

@@ -15,7 +15,7 @@ import (
 // A results file replaces the object of its name. So it must not be the source, neither
 // by key nor by URL.
 func TestIndexSource_NotOverItsResults(t *testing.T) {
-	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"), nil)
+	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
 	defer st.Close()
 	w, err := st.Objects.Create(t.Context(), "a/x.jsonl")

@@ -55,7 +55,7 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	require.NoError(t, err)
 	runner := &keeping{file: file}
 	l := newLab(t, runner)
-	s, err := store.Open(t.Context(), "file://"+dir, nil)
+	s, err := store.Open(t.Context(), "file://"+dir)
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, record.New(s)

@@ -47,7 +47,7 @@ func (eager) Run(_ context.Context, call Call, work calls.Work) error {
 // that it has taken still run and count.
 func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	l := newLab(t, eager{})
-	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)
+	s, err := store.Open(t.Context(), "file://"+t.TempDir())
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, record.New(s)

@@ -69,7 +69,7 @@ type lab struct {
 }
 
 func newLab(t *testing.T, runner Runner) *lab {
-	s, err := store.Open(t.Context(), "mem://", nil)
+	s, err := store.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	var suite testsuite.WorkflowTestSuite

@@ -42,7 +42,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	runner := &swelling{}
 	l := newLab(t, runner)
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), "file://"+dir, nil)
+	s, err := store.Open(t.Context(), "file://"+dir)
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, record.New(s)

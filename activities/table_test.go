@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/store"
 )
@@ -49,9 +48,9 @@ type library struct {
 	env *testsuite.TestActivityEnvironment
 }
 
-func newLibrary(t *testing.T, url string, keys *codec.Keys) library {
+func newLibrary(t *testing.T, url string) library {
 	t.Helper()
-	st, err := store.Open(t.Context(), url, keys)
+	st, err := store.Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	var suite testsuite.WorkflowTestSuite
@@ -90,7 +89,7 @@ func (l library) items(src contract.Source, start, end int64) (texts []string) {
 
 // Mistakes in a table end the map, and name it.
 func TestIndexSource_TableMistakes(t *testing.T) {
-	l := newLibrary(t, "file://"+filepath.Join(t.TempDir(), "store"), nil)
+	l := newLibrary(t, "file://"+filepath.Join(t.TempDir(), "store"))
 	table := parquetFile(t, 3)
 	l.put("x.parquet", table)
 	l.put("cut.parquet", table[:len(table)/2])

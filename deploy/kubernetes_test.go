@@ -177,7 +177,6 @@ func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
 		if tasks, ok := paths["tasks"]; ok {
 			require.Equal(t, tasks, config.Tasks["*"].PythonDir)
 		}
-		require.Equal(t, paths["keys"], config.Codec.Keys)
 		require.Equal(t, pool, config.Pools[0].Name)
 		for _, variable := range worker.Env {
 			require.Contains(t, variables, variable.Name)

@@ -293,7 +293,7 @@ func (s *Starter) Leases(ctx context.Context, id string) (*LeaseInfo, error) {
 		}
 		var at gpumux.Seat
 		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
-			// Without the key of an encrypted heartbeat the rest still counts.
+			// Where the codec of a heartbeat is missing the rest still counts.
 			err := s.registry().data.FromPayloads(a.GetHeartbeatDetails(), &at)
 			if err != nil || at.Slot != "" { // else it waits at the worker for one
 				at.Worker = a.GetLastWorkerIdentity()

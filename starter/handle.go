@@ -273,7 +273,7 @@ func (e *EndedError) Unwrap() []error {
 // ended makes an EndedError of a workflow's error, and leaves others as they are.
 func ended(id string, resumes bool, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
-		return fmt.Errorf("read what map %s came to: %w", id, fleet.WithKeysHint(err))
+		return fmt.Errorf("read what map %s came to: %w", id, fleet.WithCodecHint(err))
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError

@@ -186,7 +186,7 @@ func (r registry) current(ctx context.Context, one *run) (first string, in gpumu
 		err = r.data.FromPayloads(began.GetInput(), &in)
 	}
 	if err != nil {
-		err = fmt.Errorf("read the input of map %s: %w", one.ID, fleet.WithKeysHint(err))
+		err = fmt.Errorf("read the input of map %s: %w", one.ID, fleet.WithCodecHint(err))
 	}
 	return began.GetFirstExecutionRunId(), in, err
 }

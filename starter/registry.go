@@ -117,8 +117,8 @@ func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
 	}
 	if note := info.GetMemo().GetFields()[memoKey]; note != nil {
 		err := r.data.FromPayload(note, &one.Memo)
-		if err != nil && (fleet.Sealed(err) || !contract.Unfit(err)) { // one that does not fit counts as none
-			one.Unread = fleet.WithKeysHint(err)
+		if err != nil && (fleet.Encoded(err) || !contract.Unfit(err)) { // one that does not fit counts as none
+			one.Unread = fleet.WithCodecHint(err)
 		}
 	}
 	if one.Task, one.Input = one.Memo.Task, one.Memo.Input; one.Memo.Fingerprint != "" {
@@ -135,7 +135,7 @@ func (r registry) input(ctx context.Context, run *run) (gpumux.MapInput, error) 
 		return in, fmt.Errorf("%w; when the server no longer keeps its first run, start the map anew", err)
 	}
 	if err := r.data.FromPayloads(began.GetInput(), &in); err != nil {
-		return in, fmt.Errorf("read the input of map %s: %w", run.ID, fleet.WithKeysHint(err))
+		return in, fmt.Errorf("read the input of map %s: %w", run.ID, fleet.WithCodecHint(err))
 	}
 	return in, nil
 }

@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/store"
 )
@@ -30,10 +29,6 @@ type Starter struct {
 	Store string
 	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
-	// Sealed says that the Client's connection encodes payloads, not its data converter.
-	Sealed bool
-	// Keys are the store's. Default: none.
-	Keys *codec.Keys
 
 	opening sync.Mutex // held while the store is opened or closed
 	opened  *store.Store
@@ -55,18 +50,6 @@ func (s *Starter) fleet() *fleet.Fleet {
 
 func (s *Starter) registry() registry {
 	return registry{fleet: s.fleet(), data: cmp.Or(s.Converter, converter.GetDefaultDataConverter())}
-}
-
-// checkKeys returns a *fleet.KeysError before what should be encrypted leaves in clear.
-func (s *Starter) checkKeys(ctx context.Context) error {
-	if s.Sealed {
-		return nil
-	}
-	sample, err := s.registry().data.ToPayload("")
-	if err != nil || string(sample.GetMetadata()[converter.MetadataEncoding]) != converter.MetadataEncodingJSON {
-		return err
-	}
-	return s.fleet().TakesPlain(ctx)
 }
 
 // Holds reports whether a URL is an object in the workers' store.
@@ -132,9 +115,6 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return s.handle(last, entry), nil
 		}
 		if !placed {
-			if err := s.checkKeys(ctx); err != nil {
-				return nil, err
-			}
 			if storeURL, err = s.place(ctx, &m); err != nil {
 				return nil, err
 			}
@@ -248,9 +228,6 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 // rerun starts a new run of a map that is over, over the items that in names.
 func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
 	if err := in.Validate(); err != nil {
-		return nil, err
-	}
-	if err := s.checkKeys(ctx); err != nil {
 		return nil, err
 	}
 	id, note, entry := last.ID, last.Memo, EntryContinued

@@ -47,7 +47,7 @@ func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 	}
 	var err error
 	if s.Store != "" {
-		s.opened, err = store.Open(ctx, s.Store, s.Keys)
+		s.opened, err = store.Open(ctx, s.Store)
 	} else {
 		s.opened, err = s.openWorkersStore(ctx)
 	}
@@ -68,7 +68,7 @@ func (s *Starter) openWorkersStore(ctx context.Context) (st *store.Store, err er
 	case strings.HasPrefix(url, "file:") && offer.Host != here:
 		err = fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, offer.Host, here)
 	default:
-		st, err = store.Open(ctx, url, s.Keys)
+		st, err = store.Open(ctx, url)
 	}
 	if err != nil {
 		return nil, &NoStoreError{URL: offer.Store, Err: err}

@@ -71,8 +71,7 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	}
 	wrong := ""
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.NameError)) || errors.As(err, new(*objects.KeyError)) ||
-		errors.As(err, new(*objects.DamageError)):
+	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.NameError)) || errors.As(err, new(*objects.DamageError)):
 		wrong = err.Error()
 	case err != nil:
 		return fmt.Errorf("argFile: %w", err)

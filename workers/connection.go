@@ -23,41 +23,12 @@ import (
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// readKeys reads the keys. With keys or a codec, the log leaves out what tasks said.
-func (w *Worker) readKeys() error {
-	keys, err := w.config.Keys()
-	if err != nil {
-		return err
-	}
-	if keys != nil {
-		w.objects = keys
-		if w.o.Codec == nil {
-			w.o.Codec = keys
-			if !w.config.Codec.AcceptPlain {
-				w.o.Codec = contract.Noticing{PayloadCodec: keys}
-			}
-		}
-	}
-	if w.o.Codec != nil {
-		w.log = redact(w.log)
-		w.sealed = !w.config.Codec.AcceptPlain
-	}
-	if w.o.Codec != nil && keys == nil {
-		w.log.Warn("payloads pass through a codec, but objects in the store are not encrypted; give codec.keys too")
-	}
-	return nil
-}
-
 // dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})
 	if err != nil {
 		return err
-	}
-	if w.o.Codec == nil && o.FailureConverter != nil { // a remote codec
-		w.log = redact(w.log)
-		w.sealed = !w.config.Codec.AcceptPlain
 	}
 	w.namespace = o.Namespace
 	o.Identity = w.identity
@@ -138,7 +109,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.o.Alone {
 		return nil
 	}
-	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
+	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
 		return err
 	}
 	w.args.store = w.store

@@ -40,17 +40,8 @@ const (
 	lightActivities = 16
 )
 
-// sealedPlugin does nothing but show in the heartbeats.
-type sealedPlugin struct{ worker.PluginBase }
-
-func (sealedPlugin) Name() string { return contract.SealedPlugin }
-
 // options returns the options of every queue.
 func (w *Worker) options(name string) worker.Options {
-	var plugins []worker.Plugin
-	if w.sealed {
-		plugins = append(plugins, sealedPlugin{})
-	}
 	var version worker.DeploymentOptions
 	// A deployment's version remembers every queue it ever served, at most a hundred. So
 	// queues that name a worker have none; the version's maps reach them all the same.
@@ -58,7 +49,6 @@ func (w *Worker) options(name string) worker.Options {
 		version = w.config.Temporal.Version(w.o.Version)
 	}
 	return worker.Options{
-		Plugins:                plugins,
 		DeploymentOptions:      version,
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,

@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
@@ -40,8 +39,8 @@ type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
 	// Codec transforms payloads, at the connection and so without a serialization context; a
-	// Client must have it already, by codec.Apply. Default: the keys of Config.Codec, which
-	// objects in the store have in any case, else TEMPORAL_CODEC_ENDPOINT.
+	// Client must have it already, by codec.Apply. Default: the server that
+	// TEMPORAL_CODEC_ENDPOINT names, else none.
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
@@ -77,8 +76,6 @@ type Worker struct {
 	identity   string
 	config     config.Config
 	storeURL   string
-	objects    *codec.Keys // nil where the store is not encrypted
-	sealed     bool        // only encrypted maps are taken
 	placements []config.Placement
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
@@ -153,9 +150,6 @@ func New(c config.Config, o Options) (*Worker, error) {
 	}
 	if w.placements, w.tasks, err = c.Plan(w.inventory); err == nil {
 		w.storeURL, err = c.StoreURL()
-	}
-	if err == nil {
-		err = w.readKeys()
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.closeInventory())

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -43,20 +42,6 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		})
 	}
-}
-
-// A worker with keys refuses the map of a client without them before anything runs.
-func TestRegistered_AnUnencryptedInputIsRefused(t *testing.T) {
-	sent, err := converter.GetDefaultDataConverter().ToPayload(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}})
-	require.NoError(t, err)
-	noticing := codec.Converter(nil, contract.Noticing{PayloadCodec: converter.NewZlibCodec(converter.ZlibCodecOptions{})})
-	var raw converter.RawValue
-	require.NoError(t, noticing.FromPayload(sent, &raw))
-	w := &worker{}
-	err = run(t, w, gpumux.MapWorkflow, raw).GetWorkflowError()
-	require.ErrorContains(t, err, "input: came unencrypted, and this worker has keys: give the client the workers' keys, or let the worker")
-	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
-	require.Empty(t, w.chunks)
 }
 
 // encoded is an argument as the server hands it on. The test environment does not encode

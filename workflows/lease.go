@@ -163,7 +163,7 @@ func unreadable(err error) *gpumux.Fault {
 		return nil
 	}
 	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "start", Message: "the worker's answer cannot be read: " + err.Error(),
-		Hint: "give the worker of this workflow the keys of the gpumux workers (codec.Apply)"}
+		Hint: "give the worker of this workflow the codec of the gpumux workers (codec.Apply)"}
 }
 
 // callOptions returns the options of an activity on the lease's queue.

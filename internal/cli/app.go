@@ -44,8 +44,8 @@ type app struct {
 	// hard is cancelled by the second signal, which waits for nothing.
 	hard context.Context
 
-	// address to KeysPath are the flags of the connection.
-	address, namespace, storeURL, keysPath string
+	// address to storeURL are the flags of the connection.
+	address, namespace, storeURL string
 	// verbose shows the log of what runs in this process.
 	verbose bool
 }
@@ -122,7 +122,7 @@ func (a *app) needLocal(what string) error {
 }
 
 func (a *app) localOptions(calm bool) local.Options {
-	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Version: a.Version,
 		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.Say("note: %s", text) }}
 }
 

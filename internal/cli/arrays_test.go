@@ -51,7 +51,7 @@ func TestRead_TableInABucket(t *testing.T) {
 	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, `{"index":1,"value":{"a":2,"b":"y"}}`))
 	require.NoError(t, err)
 	server := s3test.New(t)
-	s, err := store.Open(t.Context(), server.URL(""), nil)
+	s, err := store.Open(t.Context(), server.URL(""))
 	require.NoError(t, err)
 	defer s.Close()
 	w, err := s.Objects.Create(t.Context(), "in/r.parquet")

@@ -86,7 +86,6 @@ calculates. The server and the worker are its own and end with it.`,
 	flags.StringSliceVar(&b.sharing, "sharing", benchSharings, "ways to share the device; default is always measured, mps where this machine allows it")
 	flags.BoolVar(&b.noFresh, "no-fresh", false, "leave out slots with a new process per item")
 	flags.StringVar(&b.jsonFile, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
-	a.keysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := b.check(); err != nil {
 			return err

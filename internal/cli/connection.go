@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
@@ -23,31 +22,12 @@ import (
 func (a *app) connectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
 	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
-	a.keysFlag(c)
 }
 
 func (a *app) storeFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
 		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
 	c.Flags().Lookup("store").DefValue = ""
-}
-
-func (a *app) keysFlag(c *cobra.Command) {
-	c.Flags().StringVar(&a.keysPath, "keys", os.Getenv("GPUMUX_KEYS"),
-		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
-	c.Flags().Lookup("keys").DefValue = ""
-}
-
-// readKeys reads the keys; nil without --keys.
-func (a *app) readKeys() (*codec.Keys, error) {
-	if a.keysPath == "" {
-		return nil, nil
-	}
-	keys, err := codec.Load(a.keysPath)
-	if err != nil {
-		return nil, usage("--keys: %v", err)
-	}
-	return keys, nil
 }
 
 func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *connection, args []string) error) *cobra.Command {
@@ -124,14 +104,7 @@ func (a *app) openStore(ctx context.Context, conn *connection) error {
 
 // connect opens Temporal alone. The store may be away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	keys, err := a.readKeys()
-	if err != nil {
-		return nil, err
-	}
 	o := fleet.Options{Address: a.address, Namespace: a.namespace}
-	if keys != nil {
-		o.Codec = keys
-	}
 	options, err := fleet.ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -140,8 +113,7 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Sealed: options.FailureConverter != nil, Keys: keys},
-		address: options.HostPort, ui: findUI(options)}, nil
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace}, address: options.HostPort, ui: findUI(options)}, nil
 }
 
 // Fleet is the workers of the namespace.

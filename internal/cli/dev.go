@@ -56,7 +56,6 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
 	f.registerStart(flags, "")
 	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", visibleUsage)
-	a.keysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")

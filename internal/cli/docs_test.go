@@ -29,7 +29,6 @@ func newTree() *cobra.Command {
 
 func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 	t.Setenv("GPUMUX_STORE", "")
-	t.Setenv("GPUMUX_KEYS", "")
 	for _, c := range commands(newTree()) {
 		require.NotEmpty(t, c.Example, c.CommandPath())
 		require.NotEmpty(t, c.Short, c.CommandPath())
@@ -44,7 +43,6 @@ func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 // ./internal/cli -run TestDocs -update
 func TestDocs_CommandLine(t *testing.T) {
 	t.Setenv("GPUMUX_STORE", "")
-	t.Setenv("GPUMUX_KEYS", "")
 	root := newTree()
 	var b strings.Builder
 	b.WriteString("# Command line\n\nWritten from the help of the commands; `go test ./internal/cli -run TestDocs -update` writes it anew.\n\n")
@@ -66,7 +64,6 @@ Data goes to standard output, all else to standard error.
 |---|---|
 | TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
 | GPUMUX_STORE | default of --store |
-| GPUMUX_KEYS | default of --keys, see [encryption](encryption.md) |
 | GPUMUX_UI | address of the Web UI, for links to maps |
 | GPUMUX_HOST_RESERVE | [what of the host](memory.md#what-keeps-the-host-alive) stays free of task processes, such as 4GiB; 0 for none |
 | XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |

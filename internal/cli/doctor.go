@@ -265,7 +265,7 @@ func checkStore(ctx context.Context, url string) finding {
 }
 
 func tryStore(ctx context.Context, url string) error {
-	st, err := store.Open(ctx, url, nil)
+	st, err := store.Open(ctx, url)
 	if err != nil {
 		return err
 	}

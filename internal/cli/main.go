@@ -131,7 +131,7 @@ func codeOf(err error) exitCode {
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*gpumux.SourceError), new(*config.Error), new(*starter.RefusedError),
-		new(*starter.NotFoundError), new(*fleet.KeysError)):
+		new(*starter.NotFoundError)):
 		return exitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return exitUsage
@@ -179,8 +179,8 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	add("map", mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a), resultsCommand(a))
 	add("map", steeringCommands(a)...)
 	add("map", retryCommand(a), pruneCommand(a), localCommand(a))
-	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a),
-		gpusCommand(a), doctorCommand(a), benchCommand(a))
+	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), gpusCommand(a),
+		doctorCommand(a), benchCommand(a))
 	root.AddCommand(versionCommand(a))
 	for _, c := range root.Commands() {
 		if strings.HasSuffix(c.Use, " ID") {

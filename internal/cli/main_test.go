@@ -58,7 +58,6 @@ func lonely(t *testing.T) string {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(dir, "none.toml"))
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
 	t.Setenv("GPUMUX_STORE", "")
-	t.Setenv("GPUMUX_KEYS", "")
 	return address
 }
 

@@ -5,19 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/converter"
-
-	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/fleet"
 )
 
 // Packages below name no flags; the command does, in what it says of their errors.
 func TestMistake_NamesTheFlag(t *testing.T) {
 	a := newApp(Options{})
 	for text, want := range map[string]string{
-		(&fleet.KeysError{}).Error():                                    "the workers' keys (--keys or GPUMUX_KEYS);",
-		fleet.WithKeysHint(converter.ErrEncodingIsNotSupported).Error(): "the workers' keys (--keys or GPUMUX_KEYS), or",
-		contract.ErrUnsealed.Error():                                    "the workers' keys (--keys or GPUMUX_KEYS), or",
+		"set start: in the worker's file": "in the worker's file, or --start-timeout with --local",
+		"devices: cpu runs it on the CPU": "--devices cpu runs it on the CPU",
 	} {
 		require.NotContains(t, text, "--")
 		require.Contains(t, a.phrase(text), want)

@@ -260,11 +260,7 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 }
 
 func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOptions) (*sofar, error) {
-	keys, err := a.readKeys()
-	if err != nil {
-		return nil, err
-	}
-	found, err := state.Results(ctx, keys)
+	found, err := state.Results(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -259,15 +259,11 @@ func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if err != nil {
 		return err
 	}
-	keys, err := a.readKeys()
-	if err != nil {
-		return err
-	}
 	none := usage("--in results:%s: there are no results of a finished map %s in %s; a local map keeps them if it was given an --id", id, id, state.Path)
 	if state.Output == "" {
 		return none
 	}
-	found, err := state.Results(ctx, keys)
+	found, err := state.Results(ctx)
 	if err != nil {
 		return err
 	}

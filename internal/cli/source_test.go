@@ -154,7 +154,7 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 
 func TestRead_AFolderOnAServer(t *testing.T) {
 	server := s3test.New(t)
-	b, err := objects.Open(t.Context(), server.URL(""), nil)
+	b, err := objects.Open(t.Context(), server.URL(""))
 	require.NoError(t, err)
 	defer b.Close()
 	for key, text := range map[string]string{

@@ -20,8 +20,7 @@ var takesStore = map[string]bool{"map": true, "run": true, "show": true, "logs":
 	"prune": true, "ls": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
 
 // flagWords has the flags for what packages below name in plain words.
-var flagWords = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",
-	"start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
+var flagWords = strings.NewReplacer("start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
 	"devices: cpu runs it", "--devices cpu runs it")
 
 // phrase puts what other packages say into words of this command: it names flags, and

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -31,7 +30,6 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
 	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
-	a.keysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if file == "" {
 			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
@@ -41,9 +39,6 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			if !errors.As(err, new(*config.Error)) {
 				err = usage("%v", err)
 			}
-			return err
-		}
-		if err := keysOf(a, c, &conf); err != nil {
 			return err
 		}
 		if check {
@@ -67,17 +62,6 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		return serveWorker(c.Context(), a, w, log)
 	}
 	return c
-}
-
-// keysOf puts --keys before the file's keys, and GPUMUX_KEYS behind them.
-func keysOf(a *app, c *cobra.Command, conf *config.Config) error {
-	if a.keysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
-		a.keysPath = conf.KeysPath()
-		return nil
-	}
-	var err error
-	conf.Codec.Keys, err = filepath.Abs(a.keysPath)
-	return err
 }
 
 func checkWorker(ctx context.Context, a *app, file string, conf config.Config) error {

@@ -58,7 +58,7 @@ func around(before string, array []byte, after string) []byte {
 // write writes results into a file, by way of a store.
 func write(t *testing.T, name string, results []gpumux.Result) (path, note string, err error) {
 	t.Helper()
-	s, err := store.Open(t.Context(), "mem://", nil)
+	s, err := store.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer s.Close()
 	storetest.Write(t, s, contract.PartsOf("r"), results)

@@ -43,11 +43,11 @@ func TestFaultTold_WhileTheCodecFails(t *testing.T) {
 		found  bool
 		panics bool
 	}{
-		"never":           {func(int) error { return nil }, true, false},
-		"for the message": {func(decoded int) error { return map[int]error{1: down}[decoded] }, true, true},
-		"for the details": {func(decoded int) error { return map[int]error{2: down}[decoded] }, false, true},
-		"always":          {func(int) error { return down }, false, true},
-		"without the key": {func(int) error { return converter.ErrEncodingIsNotSupported }, false, false},
+		"never":             {func(int) error { return nil }, true, false},
+		"for the message":   {func(decoded int) error { return map[int]error{1: down}[decoded] }, true, true},
+		"for the details":   {func(decoded int) error { return map[int]error{2: down}[decoded] }, false, true},
+		"always":            {func(int) error { return down }, false, true},
+		"without the codec": {func(int) error { return converter.ErrEncodingIsNotSupported }, false, false},
 	} {
 		read := func() error {
 			return codec.Failures(codec.Converter(nil, &failing{PayloadCodec: zlib, fails: c.fails})).FailureToError(proto.Clone(sent).(*failurepb.Failure))

@@ -48,9 +48,6 @@ const (
 	ReadOutput = "gpumux.ReadOutput"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
-	// SealedPlugin is the plugin that a worker names in its heartbeats if it takes only
-	// encrypted maps. A client without keys can read it.
-	SealedPlugin = "gpumux.sealed"
 )
 
 // WatchQueue carries WatchPool beside the queue of a pool, whose workers ask it for work

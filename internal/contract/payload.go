@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"maps"
 
 	"go.temporal.io/api/common/v1"
@@ -20,15 +19,11 @@ func DecodePayload(raw converter.RawValue, in any) error {
 	case "", converter.MetadataEncodingNil:
 		return wrong("input", "is missing; give one object")
 	default:
-		key := ""
-		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
-			key = fmt.Sprintf(" with the key %.60q", id)
-		}
 		if reason := payload.GetMetadata()[refused]; reason != nil {
-			return wrong("input", "has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason)
+			return wrong("input", "has the encoding %.60q, which the codec does not read: %s", encoding, reason)
 		}
-		return wrong("input", "has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
-			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON)
+		return wrong("input", "has the encoding %.60q, which this worker does not read: give the worker the codec (its server in "+
+			"TEMPORAL_CODEC_ENDPOINT), or give one object as JSON (%s)", encoding, converter.MetadataEncodingJSON)
 	}
 }
 

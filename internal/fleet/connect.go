@@ -168,15 +168,15 @@ func refused(ctx context.Context, address string) error {
 	return err
 }
 
-// Sealed reports whether the codec or the key of a payload is missing.
-func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
+// Encoded reports whether a payload went through a codec that this process lacks.
+func Encoded(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
 
-// WithKeysHint adds to such an error what to do.
-func WithKeysHint(err error) error {
-	if !Sealed(err) {
+// WithCodecHint adds to such an error what to do.
+func WithCodecHint(err error) error {
+	if !Encoded(err) {
 		return err
 	}
-	return fmt.Errorf("it is encrypted; give the workers' keys, or their codec: %w", err)
+	return fmt.Errorf("it went through a codec that is missing here; give the workers' codec, or its server in TEMPORAL_CODEC_ENDPOINT: %w", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.

@@ -208,27 +208,6 @@ func (f *Fleet) heartbeats(ctx context.Context, queue string) (alive, ended []*w
 	}
 }
 
-// KeysError says that the workers take only encrypted maps, and the client has no keys.
-type KeysError struct{}
-
-// Error says what to give.
-func (*KeysError) Error() string {
-	return "the workers take only encrypted maps, and this client has no keys; give the workers' keys; nothing was sent"
-}
-
-// TakesPlain returns a *KeysError if a worker says that it takes only encrypted maps.
-func (f *Fleet) TakesPlain(ctx context.Context) error {
-	alive, _, _ := f.heartbeats(ctx, gpumux.Queue) // where they cannot be read, the workflow refuses
-	for _, w := range alive {
-		for _, plugin := range w.GetPlugins() {
-			if plugin.GetName() == contract.SealedPlugin {
-				return &KeysError{}
-			}
-		}
-	}
-	return nil
-}
-
 // PoolsOf are the pools on which workers offer a task, in order of name.
 func PoolsOf(workers []Worker, task string) []string {
 	pools := map[string]bool{}

@@ -54,7 +54,7 @@ func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 func (f *Fleet) describe(ctx context.Context, queue string, patience time.Duration, input ...any) (offer contract.WorkerInfo, err error) {
 	err = f.ask(ctx, queue, patience, &offer, contract.DescribeWorker, input...)
 	if err != nil {
-		err = fmt.Errorf("ask a worker what it offers: %w", WithKeysHint(err))
+		err = fmt.Errorf("ask a worker what it offers: %w", WithCodecHint(err))
 	}
 	return offer, err
 }

@@ -28,7 +28,7 @@ func BenchmarkSource(b *testing.B) {
 			}
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N*n), "cpu-ns/item")
 		})
-		s := open(b, "file://"+b.TempDir(), nil)
+		s := open(b, "file://"+b.TempDir())
 		src, err := s.Sources.Put(b.Context(), spool(b, text.String(), JSONLines))
 		require.NoError(b, err)
 		for _, chunk := range []int64{10, 1 << 12} {

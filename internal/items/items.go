@@ -43,7 +43,7 @@ func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end 
 		return s.blame(ctx, src.Index, err)
 	}
 	from := marks[0].offset
-	o, err := s.in.ReadAny(ctx, src.URL, from, marks[len(marks)-1].offset-from)
+	o, err := s.in.Read(ctx, src.URL, from, marks[len(marks)-1].offset-from)
 	if err != nil {
 		return s.blame(ctx, src.URL, err)
 	}

@@ -56,7 +56,7 @@ func apart(t *testing.T, s *store) (src contract.Source, runs contract.Runs) {
 }
 
 func TestPick_ErrorsComeOut(t *testing.T) {
-	for _, s := range []*store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
+	for _, s := range []*store{open(t, "file://"+t.TempDir()), open(t, s3test.New(t).URL(""))} {
 		src, runs := apart(t, s)
 		past := append(append(contract.Runs{}, runs...), contract.Span{Start: src.Items - 1, End: src.Items + 1})
 		count := int64(0)

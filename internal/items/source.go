@@ -35,9 +35,6 @@ func In(b *objects.Bucket) *Sources { return &Sources{b} }
 // checks them against the index, and deletes a wrong one, so that both are put anew.
 func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
 	src, whole, err := s.known(ctx, in.Hash)
-	if s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
-		err = nil // not encrypted, or under a key that is gone
-	}
 	if err != nil || whole {
 		return src, err
 	}
@@ -128,7 +125,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 	if err != nil {
 		return contract.Source{}, err
 	}
-	in, err := s.in.ReadAny(ctx, name, 0, -1)
+	in, err := s.in.Read(ctx, name, 0, -1)
 	if err != nil {
 		return contract.Source{}, err
 	}

@@ -1,12 +1,10 @@
 package items
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
@@ -68,7 +65,7 @@ func TestSource_EveryStretch(t *testing.T) {
 
 func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	in := spool(t, "1\n2\n", JSONLines)
 	first, err := s.Sources.Put(t.Context(), in)
 	require.NoError(t, err)
@@ -84,7 +81,7 @@ func TestSource_PutTwiceIsKeptOnce(t *testing.T) {
 
 func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 100_000), JSONLines))
 	require.NoError(t, err)
 	require.Equal(t, []string{"12345"}, itemsOf(t, s, src, 0, 1))
@@ -153,7 +150,7 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 }
 
 func TestSource_SameSizeIsNotTheSameFile(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	put(t, s, "in/a.jsonl", "1\n2\n")
 	src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "maps/1/source.index")
 	require.NoError(t, err)
@@ -169,7 +166,7 @@ func TestSource_SameSizeIsNotTheSameFile(t *testing.T) {
 }
 
 func TestItems_StopsAndCancels(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("1\n", 1000), JSONLines))
 	require.NoError(t, err)
 	count := 0
@@ -195,7 +192,7 @@ func TestItems_StopsAndCancels(t *testing.T) {
 
 func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	for _, text := range []string{"", "1\n2\n", strings.Repeat("12345\n", 10_000)} {
 		src, err := s.Sources.Put(t.Context(), spool(t, text, JSONLines))
 		require.NoError(t, err)
@@ -235,48 +232,4 @@ func TestSource_HashTellsVersionsApart(t *testing.T) {
 		}
 		require.Len(t, hashes, 3)
 	})
-}
-
-// A plain source from before the keys, or one whose key is gone, is put again.
-func TestPut_ReplacesWhatCannotBeRead(t *testing.T) {
-	url := "file://" + t.TempDir()
-	spooled, err := spoolFrom(strings.NewReader("1\n2\n"), Input{})
-	require.NoError(t, err)
-	defer spooled.Remove()
-	for _, keys := range []objects.Keys{nil, oldRing, ring{"b", map[string]string{"b": "two"}}} {
-		s := open(t, url, keys)
-		src, err := s.Sources.Put(t.Context(), spooled)
-		require.NoError(t, err)
-		again, err := s.Sources.Find(t.Context(), src.URL, "")
-		require.NoError(t, err)
-		require.EqualValues(t, 2, again.Items)
-	}
-}
-
-// People put plain sources into the store. Everything else in a store with keys is
-// encrypted.
-func TestFind_OnlyItemsMayBePlain(t *testing.T) {
-	dir := t.TempDir()
-	without, s := open(t, "file://"+dir, nil), open(t, "file://"+dir, oldRing)
-	put(t, without, "items.jsonl", "1\n2\n3\n")
-	put(t, without, "items.csv", "a,b\n1,2\n")
-	put(t, without, "results.jsonl", "{\"index\":0,\"value\":1}\n")
-	src, err := s.Sources.Find(t.Context(), "items.jsonl", "maps/m/source.index")
-	require.NoError(t, err)
-	for item, err := range s.Sources.Items(t.Context(), src, 1, 2) {
-		require.NoError(t, err)
-		require.Equal(t, "2", string(item))
-	}
-	rows, err := s.Sources.Find(t.Context(), "items.csv", "maps/c/source.index")
-	require.NoError(t, err)
-	lying, err := os.ReadFile(filepath.Join(dir, "maps/c/source.jsonl"))
-	require.NoError(t, err)
-	require.True(t, bytes.HasPrefix(lying, []byte("gpumuxs\x01")), "what gpumux writes is encrypted")
-	require.EqualValues(t, 1, rows.Items)
-	for _, offset := range []int64{0, 3} {
-		_, err = s.Objects.Read(t.Context(), "results.jsonl", offset, -1)
-		var key *objects.KeyError
-		require.ErrorAs(t, err, &key)
-		require.ErrorContains(t, err, "not encrypted")
-	}
 }

@@ -1,9 +1,6 @@
 package items
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,13 +23,13 @@ func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 		"mem":  func(*testing.T) string { return "mem://" },
 		"s3":   func(t *testing.T) string { return s3test.New(t).URL("") },
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open(t, url(t), nil)) })
+		t.Run(name, func(t *testing.T) { test(t, open(t, url(t))) })
 	}
 }
 
-func open(t testing.TB, url string, keys objects.Keys) *store {
+func open(t testing.TB, url string) *store {
 	t.Helper()
-	in, err := objects.Open(t.Context(), url, keys)
+	in, err := objects.Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, in.Close()) })
 	return &store{in, In(in)}
@@ -55,21 +52,3 @@ func get(t testing.TB, s *store, name string) string {
 	require.NoError(t, err)
 	return string(data)
 }
-
-// ring is Keys in memory.
-type ring struct {
-	current string
-	keys    map[string]string
-}
-
-func (r ring) Current() string { return r.current }
-
-func (r ring) Derive(id string, salt []byte, purpose string) ([]byte, error) {
-	key, known := r.keys[id]
-	if !known {
-		return nil, fmt.Errorf("there is no key %s", id)
-	}
-	return hkdf.Key(sha256.New, []byte(key), salt, purpose, 32)
-}
-
-var oldRing = ring{"a", map[string]string{"a": "one"}}

@@ -45,7 +45,7 @@ func TestWriteList_RoundTrip(t *testing.T) {
 }
 
 func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	for _, text := range []string{"1\n1\n", "2\n1\n", "1\n\"2\"\n", "-1\n2\n", "1\n1.5\n", "1\n99999999999999999999\n"} {
 		put(t, s, "list.jsonl", text)
 		src, err := s.Sources.Find(t.Context(), "list.jsonl", "list.index")

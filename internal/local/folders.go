@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/starter"
@@ -141,12 +140,12 @@ type Results struct {
 }
 
 // Results opens what the map has stored.
-func (s State) Results(ctx context.Context, keys *codec.Keys) (*Results, error) {
-	st, err := store.Open(ctx, storeIn(s.Path), keys)
+func (s State) Results(ctx context.Context) (*Results, error) {
+	st, err := store.Open(ctx, storeIn(s.Path))
 	if err != nil {
 		return nil, &UnavailableError{err}
 	}
-	r := &Results{state: s, store: st, from: &starter.Starter{Store: storeIn(s.Path), Keys: keys}}
+	r := &Results{state: s, store: st, from: &starter.Starter{Store: storeIn(s.Path)}}
 	r.Map = r.from.Completed(gpumux.Summary{Output: s.Output})
 	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err != nil {
 		r.Close()

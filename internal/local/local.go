@@ -39,8 +39,6 @@ type Options struct {
 	// the session, or when none begins. Default: those of Devices and Pools without names.
 	Pools     []config.Pool
 	Inventory *gpu.Inventory
-	// Keys is the key file, or folder of them, for payloads and store. Default: none.
-	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
 	// Version is the worker's own. Default "dev".

@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
@@ -106,7 +104,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 		return nil, unavailable("%w", err)
 	}
 	s := &Session{o: o, Data: o.Data}
-	keys, conf, err := o.configure(ctx)
+	conf, err := o.configure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +117,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	if s.hold, err = holdFolder(ctx, s.Data, m != nil); err != nil {
 		return nil, err
 	}
-	if err := s.connect(conf, keys); err != nil {
+	if err := s.connect(conf); err != nil {
 		return nil, err
 	}
 	if m != nil {
@@ -133,37 +131,26 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	return s, s.serve()
 }
 
-// configure reads the keys and makes the worker's configuration, which has no tasks where
-// there is no worker.
-func (o *Options) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
-	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools, Codec: config.Codec{Keys: o.Keys}}
+// configure makes the worker's configuration, which has no tasks where there is no worker.
+func (o *Options) configure(ctx context.Context) (config.Config, error) {
+	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools}
 	switch {
 	case o.Task != nil:
 		conf.Tasks, conf.Dir = o.Task.tasks(), o.Task.dir
 	case o.Modules != nil:
 		conf.Tasks, conf.Dir = map[string]config.Task{"*": *o.Modules}, o.Modules.PythonDir
 	}
-	var err error
-	if o.Keys != "" {
-		if conf.Codec.Keys, err = filepath.Abs(o.Keys); err != nil {
-			return nil, conf, unavailable("%w", err)
-		}
-	}
-	keys, err := conf.Keys()
-	if err != nil {
-		return nil, conf, mistake("keys: %v", err)
-	}
 	if conf.Tasks == nil {
-		return keys, conf, nil
+		return conf, nil
 	}
 	if err := conf.Validate(o.Inventory); err != nil {
-		return nil, conf, err
+		return conf, err
 	}
-	return keys, conf, startable(ctx, conf.Tasks)
+	return conf, startable(ctx, conf.Tasks)
 }
 
 // connect starts the server, opens the store and makes the worker, if there are tasks.
-func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
+func (s *Session) connect(conf config.Config) error {
 	if !s.o.Public {
 		s.Token = rand.Text()
 	}
@@ -174,16 +161,12 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 		return &UnavailableError{err}
 	}
 	s.Server = server
-	var payloads converter.PayloadCodec
-	if keys != nil {
-		payloads = keys
-	}
-	s.Starter = &starter.Starter{Store: conf.Store, Sealed: payloads != nil, Keys: keys}
+	s.Starter = &starter.Starter{Store: conf.Store}
 	if err := s.OpenStore(s.ctx); err != nil {
 		return &UnavailableError{err}
 	}
 	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
-		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
+		Token: s.Token, Timeout: 15 * time.Second})
 	if err != nil || conf.Tasks == nil {
 		return err
 	}

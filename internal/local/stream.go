@@ -65,7 +65,7 @@ func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte)
 	if err := o.fill(ctx, in.Input.Mode); err != nil {
 		return err
 	}
-	_, conf, err := o.configure(ctx)
+	conf, err := o.configure(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Package objects keeps objects in a folder of a disk or on an S3 server.
 //
-// It owns which names lie inside, that an object appears whole or not at all, and the
-// encryption of objects. It never looks into one. It deletes what it is told to, and
-// temporary files older than a day. Nothing runs between calls.
+// It owns which names lie inside, and that an object appears whole or not at all. It never
+// looks into one. It deletes what it is told to, and temporary files older than a day.
+// Nothing runs between calls.
 package objects
 
 import (
@@ -47,8 +47,7 @@ type Bucket struct {
 	query url.Values
 	blobs *blob.Bucket
 	// dir is the folder on disk, or empty.
-	dir  string
-	keys Keys
+	dir string
 }
 
 // Open opens the bucket at a URL and proves that it can be used:
@@ -59,10 +58,9 @@ type Bucket struct {
 //	mem://                                                lives as long as this Bucket, for tests
 //
 // With an endpoint, use_path_style=true and request_checksum_calculation=when_required
-// are the default, as servers other than Amazon's want it. Keys encrypt and decrypt the
-// objects. With nil, an encrypted object is an error.
-func Open(ctx context.Context, raw string, keys Keys) (*Bucket, error) {
-	b := &Bucket{raw: raw, keys: keys}
+// are the default, as servers other than Amazon's want it.
+func Open(ctx context.Context, raw string) (*Bucket, error) {
+	b := &Bucket{raw: raw}
 	if err := b.connect(ctx, raw); err != nil {
 		return nil, fmt.Errorf("%w (open store %s)", err, raw)
 	}
@@ -167,9 +165,6 @@ func (b *Bucket) URL() string { return b.raw }
 // OnDisk reports whether writing an object is no request to a server.
 func (b *Bucket) OnDisk() bool { return b.scheme != s3blob.Scheme }
 
-// Encrypted reports whether there are keys.
-func (b *Bucket) Encrypted() bool { return b.keys != nil }
-
 // Locate is the full URL of a key, without parameters.
 func (b *Bucket) Locate(key string) string {
 	u := url.URL{Scheme: b.scheme, Host: b.host, Path: b.path + "/" + key}
@@ -259,23 +254,13 @@ func (b *Bucket) cut(u *url.URL) (key string, inside bool) {
 
 // Read opens length bytes of an object from offset, or the rest when length is negative.
 // The name is a key or a URL inside the bucket. A missing object is an fs.ErrNotExist.
-// With keys the object must be encrypted.
 func (b *Bucket) Read(ctx context.Context, name string, offset, length int64) (*Reader, error) {
-	return newReader(ctx, b, name, stretch{offset, length}, false)
-}
-
-// ReadAny is Read of an object that people may have put there without encryption.
-func (b *Bucket) ReadAny(ctx context.Context, name string, offset, length int64) (*Reader, error) {
-	return newReader(ctx, b, name, stretch{offset, length}, true)
+	return newReader(ctx, b, name, offset, length)
 }
 
 // ReadAll reads a small object, into the buffer if it fits there.
 func (b *Bucket) ReadAll(ctx context.Context, name string, buffer []byte) ([]byte, error) {
-	return b.readAll(ctx, name, buffer, false)
-}
-
-func (b *Bucket) readAll(ctx context.Context, name string, buffer []byte, plain bool) ([]byte, error) {
-	r, err := newReader(ctx, b, name, stretch{0, -1}, plain)
+	r, err := b.Read(ctx, name, 0, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -303,9 +288,9 @@ func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length in
 	return data, nil
 }
 
-// Size is the number of bytes of an object, which need not be encrypted.
+// Size is the number of bytes of an object.
 func (b *Bucket) Size(ctx context.Context, name string) (int64, error) {
-	r, err := b.ReadAny(ctx, name, 0, 0)
+	r, err := b.Read(ctx, name, 0, 0)
 	if errors.Is(err, errCutOff) {
 		return 0, nil // servers refuse any range of an empty object
 	}
@@ -348,7 +333,7 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	found, err := b.readAll(ctx, name, nil, c.Plain)
+	found, err := b.ReadAll(ctx, name, nil)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return found, err
 	}
@@ -363,7 +348,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return b.readAll(ctx, name, nil, c.Plain)
+	return b.ReadAll(ctx, name, nil)
 }
 
 // Exists reports whether there is an object.

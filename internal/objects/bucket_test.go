@@ -27,13 +27,13 @@ func eachBucket(t *testing.T, test func(t *testing.T, s *Bucket)) {
 			return s3test.New(t).URL("&prefix=team/a&request_checksum_calculation=when_supported")
 		},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open(t, url(t), nil)) })
+		t.Run(name, func(t *testing.T) { test(t, open(t, url(t))) })
 	}
 }
 
-func open(t testing.TB, url string, keys Keys) *Bucket {
+func open(t testing.TB, url string) *Bucket {
 	t.Helper()
-	b, err := Open(t.Context(), url, keys)
+	b, err := Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b
@@ -70,12 +70,12 @@ func TestOpen_SaysWhatIsWrong(t *testing.T) {
 		server.URL("&prefix=../x"): "is not a key",
 		"s3://other?region=x&endpoint=" + server.Endpoint: `bucket "other" does not exist`,
 	} {
-		_, err := Open(t.Context(), url, nil)
+		_, err := Open(t.Context(), url)
 		require.ErrorContains(t, err, want, url)
 		require.ErrorContains(t, err, "open store "+url)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "wrong")
-	_, err := Open(t.Context(), server.URL(""), nil)
+	_, err := Open(t.Context(), server.URL(""))
 	require.ErrorContains(t, err, "check region, endpoint and credentials")
 	require.NotContains(t, err.Error(), "operation error")
 }
@@ -91,7 +91,7 @@ func TestOpen_BeginsWithTheCause(t *testing.T) {
 		"nope": "failed to get shared config profile, nope; see docs/store.md for the parameters (open store s3://bucket",
 	} {
 		t.Setenv("AWS_PROFILE", profile)
-		_, err := Open(t.Context(), "s3://bucket?region=x&endpoint="+away.URL, nil)
+		_, err := Open(t.Context(), "s3://bucket?region=x&endpoint="+away.URL)
 		require.Regexp(t, "^"+regexp.QuoteMeta(want), err)
 	}
 }
@@ -100,7 +100,7 @@ func TestOpen_ServerThatDoesNotAnswer(t *testing.T) {
 	server := s3test.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Open(ctx, server.URL(""), nil)
+	_, err := Open(ctx, server.URL(""))
 	require.ErrorIs(t, err, context.Canceled)
 }
 

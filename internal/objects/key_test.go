@@ -26,8 +26,8 @@ func TestKey_RoundTrip(t *testing.T) {
 
 func TestKey_NothingOutsideTheStore(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir+"/store", nil)
-	other := open(t, s3test.New(t).URL("&prefix=a"), nil)
+	s := open(t, "file://"+dir+"/store")
+	other := open(t, s3test.New(t).URL("&prefix=a"))
 	for _, name := range []string{
 		"", "/etc/passwd", "../x", "a/../../x", "a//b", "a/", "./a", "a/./b", ".tmp/x", "a\x00b", "a\nb", `a\b`, "\xff", "a.attrs",
 		"a__0x2f__b", strings.Repeat("a", 256), strings.Repeat("a/", 500) + "a",

@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -31,186 +30,63 @@ func Damaged(format string, args ...any) error { return &DamageError{fmt.Sprintf
 
 var (
 	errCutOff   = Damaged("it is cut off")
-	errBroken   = Damaged("the encrypted object is cut off or was changed")
 	errReplaced = errors.New("it was replaced while it was read; try again")
 )
 
-// stretch is length bytes of an object from offset on, or all the rest.
-type stretch struct{ offset, length int64 }
-
-// Reader reads a stretch of one object, decrypted.
+// Reader reads a stretch of one object: length bytes from offset on, or all the rest.
+// When the connection breaks, it reads on from there.
 type Reader struct {
-	b    *Bucket
-	url  string
-	from io.Reader
-	raw  *raw
-	size int64
+	ctx            context.Context
+	b              *Bucket
+	key            string
+	offset, length int64
+	body           *blob.Reader
+	broken         int
 	// foreign is closed with the Reader, if not nil.
 	foreign *At
 }
 
-func newReader(ctx context.Context, b *Bucket, name string, s stretch, plain bool) (*Reader, error) {
+func newReader(ctx context.Context, b *Bucket, name string, offset, length int64) (*Reader, error) {
 	key, err := b.Key(name)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{b: b, url: b.Locate(key)}
-	if s.offset < 0 {
-		return nil, fmt.Errorf("read %s: offset %d is negative", r.url, s.offset)
+	r := &Reader{ctx: ctx, b: b, key: key, offset: offset, length: length}
+	if offset < 0 {
+		return nil, fmt.Errorf("read %s: offset %d is negative", r.URL(), offset)
 	}
-	if b.keys == nil {
-		err = r.open(ctx, key, s)
-	} else {
-		err = r.openSealed(ctx, key, s, plain)
-	}
-	if err != nil {
-		r.Close()
-		return nil, absent("read", r.url, err)
+	if r.body, err = r.open(); err != nil {
+		return nil, absent("read", r.URL(), err)
 	}
 	return r, nil
 }
 
-// open opens an object that is not encrypted.
-func (r *Reader) open(ctx context.Context, key string, s stretch) (err error) {
-	if r.raw, err = openRaw(ctx, r.b, key, s); err != nil {
-		return err
-	}
-	r.from, r.size = r.raw, r.raw.body.Size()
-	if s.offset == 0 && (s.length < 0 || s.length >= int64(len(sealMagic))) {
-		start := bufio.NewReaderSize(r.raw, 16)
-		if magic, _ := start.Peek(len(sealMagic)); string(magic) == sealMagic {
-			return &KeyError{r.url, errNoKeys}
-		}
-		r.from = start
-	}
-	return nil
-}
-
-// openSealed opens an object that may or must be encrypted. From its beginning on that is
-// one request, else two.
-func (r *Reader) openSealed(ctx context.Context, key string, s stretch, plain bool) (err error) {
-	first := stretch{0, headSize}
-	if s.offset == 0 {
-		first.length = segmentsEnd(s.length)
-	}
-	if r.raw, err = openRaw(ctx, r.b, key, first); err != nil {
-		return err
-	}
-	start := make([]byte, min(headSize, r.raw.body.Size()))
-	if _, err := io.ReadFull(r.raw, start); err != nil {
-		return err
-	}
-	head, err := parseHead(r.b.keys, start, r.raw.body)
-	switch {
-	case err == errPlain && plain:
-		r.raw.Close()
-		return r.open(ctx, key, s)
-	case err == errBroken || err == errPlain && len(start) < len(sealMagic):
-		return errBroken
-	case err != nil:
-		return &KeyError{r.url, err}
-	case s.offset == 0:
-		r.decrypt(head, s)
-		return nil
-	}
-	r.raw.Close()
-	low, high := segmentAt(min(s.offset/sealSegment, head.count-1)), head.bytes
-	if s.length >= 0 {
-		high = max(low, min(high, segmentsEnd(s.offset+s.length)))
-	}
-	if r.raw, err = openRaw(ctx, r.b, key, stretch{low, high - low}); err != nil {
-		return err
-	}
-	if !head.is(r.raw.body) {
-		return errReplaced
-	}
-	r.decrypt(head, s)
-	return nil
-}
-
-// decrypt reads the stretch out of the segments that it lies in.
-func (r *Reader) decrypt(head *sealedHead, s stretch) {
-	left := max(0, head.size-s.offset)
-	if s.length >= 0 {
-		left = min(left, s.length)
-	}
-	r.size = head.size
-	r.from = &unsealer{from: r.raw, head: head, number: s.offset / sealSegment, skip: int(s.offset % sealSegment), left: left}
-}
-
-// Size is the number of bytes of the whole object.
-func (r *Reader) Size() int64 { return r.size }
-
-// Changed is when the object was last written.
-func (r *Reader) Changed() time.Time { return r.raw.body.ModTime() }
-
-// URL is the object's.
-func (r *Reader) URL() string { return r.url }
-
-// Read is io.Reader's.
-func (r *Reader) Read(data []byte) (int, error) {
-	n, err := r.from.Read(data)
-	if err != nil && err != io.EOF {
-		err = absent("read", r.url, err)
-	}
-	return n, err
-}
-
-// Close is io.Closer's.
-func (r *Reader) Close() error {
-	var err error
-	if r.raw != nil {
-		err = r.raw.Close()
-	}
-	if r.foreign != nil {
-		err = errors.Join(err, r.foreign.Close())
-	}
-	return err
-}
-
-// absent makes an fs.ErrNotExist of the blob library's error.
-func absent(verb, url string, err error) error {
-	if errors.As(err, new(*KeyError)) {
-		return err
-	}
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		return fmt.Errorf("%s %s: %w", verb, url, fs.ErrNotExist)
-	}
-	return fmt.Errorf("%s %s: %w", verb, url, err)
-}
-
-// raw reads a stretch of an object as it lies in the bucket. When the connection breaks,
-// it reads on from there.
-type raw struct {
-	ctx    context.Context
-	b      *Bucket
-	key    string
-	left   stretch
-	body   *blob.Reader
-	broken int
-}
-
-func openRaw(ctx context.Context, b *Bucket, key string, s stretch) (*raw, error) {
-	r := &raw{ctx: ctx, b: b, key: key, left: s}
-	var err error
-	r.body, err = b.blobs.NewRangeReader(ctx, key, s.offset, s.length, nil)
+// open asks for what is left of the stretch.
+func (r *Reader) open() (*blob.Reader, error) {
+	body, err := r.b.blobs.NewRangeReader(r.ctx, r.key, r.offset, r.length, nil)
 	var refusal interface{ HTTPStatusCode() int }
 	if errors.As(err, &refusal) && refusal.HTTPStatusCode() == http.StatusRequestedRangeNotSatisfiable {
 		return nil, errCutOff
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+	return body, err
 }
 
+// Size is the number of bytes of the whole object.
+func (r *Reader) Size() int64 { return r.body.Size() }
+
+// Changed is when the object was last written.
+func (r *Reader) Changed() time.Time { return r.body.ModTime() }
+
+// URL is the object's.
+func (r *Reader) URL() string { return r.b.Locate(r.key) }
+
 // Read is io.Reader's.
-func (r *raw) Read(data []byte) (int, error) {
+func (r *Reader) Read(data []byte) (int, error) {
 	for {
 		n, err := r.body.Read(data)
-		r.left.offset += int64(n)
-		if r.left.length >= 0 {
-			r.left.length -= int64(n)
+		r.offset += int64(n)
+		if r.length >= 0 {
+			r.length -= int64(n)
 		}
 		if n > 0 {
 			r.broken = 0
@@ -220,23 +96,44 @@ func (r *raw) Read(data []byte) (int, error) {
 			return n, err
 		}
 		if r.broken++; r.broken > reopenings || r.ctx.Err() != nil {
-			return n, fmt.Errorf("at byte %d: %w", r.left.offset, err)
+			return n, fmt.Errorf("read %s: at byte %d: %w", r.URL(), r.offset, err)
 		}
-		rest, err := openRaw(r.ctx, r.b, r.key, r.left)
-		if err != nil {
-			return n, err
-		}
-		r.body.Close()
-		before := r.body
-		r.body = rest.body
-		if rest.body.Size() != before.Size() || !rest.body.ModTime().Equal(before.ModTime()) {
-			return n, errReplaced
+		if err := r.reopen(); err != nil {
+			return n, absent("read", r.URL(), err)
 		}
 	}
 }
 
+func (r *Reader) reopen() error {
+	rest, err := r.open()
+	if err != nil {
+		return err
+	}
+	before := r.body
+	before.Close()
+	r.body = rest
+	if rest.Size() != before.Size() || !rest.ModTime().Equal(before.ModTime()) {
+		return errReplaced
+	}
+	return nil
+}
+
 // Close is io.Closer's.
-func (r *raw) Close() error { return r.body.Close() }
+func (r *Reader) Close() error {
+	err := r.body.Close()
+	if r.foreign != nil {
+		err = errors.Join(err, r.foreign.Close())
+	}
+	return err
+}
+
+// absent makes an fs.ErrNotExist of the blob library's error.
+func absent(verb, url string, err error) error {
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		err = fs.ErrNotExist
+	}
+	return fmt.Errorf("%s %s: %w", verb, url, err)
+}
 
 // At reads an object by position. Each read is a request to a server. When the object was
 // replaced since it was opened, a read is an error.
@@ -250,9 +147,9 @@ type At struct {
 	foreign bool
 }
 
-// OpenAt opens an object to be read by position. It need not be encrypted.
+// OpenAt opens an object to be read by position.
 func OpenAt(ctx context.Context, b *Bucket, name string) (*At, error) {
-	r, err := b.ReadAny(ctx, name, 0, int64(len(sealMagic)))
+	r, err := b.Read(ctx, name, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +216,7 @@ func (a *At) Size() int64 { return a.size }
 
 // Reader reads the object from its beginning on, and closes it at the end.
 func (a *At) Reader() (*Reader, error) {
-	r, err := a.b.ReadAny(a.ctx, a.name, 0, -1)
+	r, err := a.b.Read(a.ctx, a.name, 0, -1)
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -333,7 +230,7 @@ func (a *At) ReadAt(data []byte, offset int64) (int, error) {
 	if want <= 0 {
 		return 0, io.EOF
 	}
-	r, err := a.b.ReadAny(a.ctx, a.name, offset, want)
+	r, err := a.b.Read(a.ctx, a.name, offset, want)
 	if err != nil {
 		return 0, err
 	}

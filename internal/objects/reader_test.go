@@ -12,8 +12,8 @@ import (
 )
 
 func TestOpenSource_EveryPosition(t *testing.T) {
-	large := strings.Repeat("0123456789abcdef", 3*sealSegment/16) + "the end"
-	check := func(t *testing.T, s *Bucket) {
+	large := strings.Repeat("0123456789abcdef", 12_000) + "the end"
+	eachBucket(t, func(t *testing.T, s *Bucket) {
 		put(t, s, "in/x.parquet", large)
 		for _, name := range []string{"in/x.parquet", s.Locate("in/x.parquet")} {
 			at, err := OpenAt(t.Context(), s, name)
@@ -21,7 +21,7 @@ func TestOpenSource_EveryPosition(t *testing.T) {
 			require.EqualValues(t, len(large), at.Size())
 			for range 30 {
 				from := rand.IntN(len(large))
-				data := make([]byte, rand.IntN(2*sealSegment))
+				data := make([]byte, rand.IntN(128_000))
 				n, err := at.ReadAt(data, int64(from))
 				if from+len(data) > len(large) {
 					require.Equal(t, io.EOF, err)
@@ -34,14 +34,12 @@ func TestOpenSource_EveryPosition(t *testing.T) {
 		}
 		_, err := OpenAt(t.Context(), s, "file:///etc/passwd")
 		require.ErrorAs(t, err, new(*NameError))
-	}
-	eachBucket(t, check)
-	t.Run("sealed", func(t *testing.T) { check(t, open(t, s3test.New(t).URL(""), oldRing)) })
+	})
 }
 
 // Two versions of a file are never read as one.
 func TestOpenSource_Replaced(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	put(t, s, "x.parquet", "one")
 	at, err := OpenAt(t.Context(), s, "x.parquet")
 	require.NoError(t, err)
@@ -52,7 +50,7 @@ func TestOpenSource_Replaced(t *testing.T) {
 
 func TestOpenURL(t *testing.T) {
 	server := s3test.New(t)
-	put(t, open(t, server.URL(""), nil), "in/a b.jsonl", "2\n")
+	put(t, open(t, server.URL("")), "in/a b.jsonl", "2\n")
 	for url, want := range map[string]string{
 		"s3://bucket/in/a%20b.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "2\n",
 	} {
@@ -88,7 +86,7 @@ func TestOpenURL(t *testing.T) {
 func TestFilesOf(t *testing.T) {
 	server := s3test.New(t)
 	for _, key := range []string{"in/b=1/x.csv", "in/a b.csv", "in2/y.csv", "in/empty/"} {
-		require.NoError(t, open(t, server.URL(""), nil).blobs.WriteAll(t.Context(), key, []byte("x"), nil))
+		require.NoError(t, open(t, server.URL("")).blobs.WriteAll(t.Context(), key, []byte("x"), nil))
 	}
 	query := "?region=eu-west-1&endpoint=" + server.Endpoint
 	urls, keys, err := FilesOf(t.Context(), "s3://bucket/in/"+query)
@@ -110,10 +108,15 @@ func TestFilesOf(t *testing.T) {
 
 func TestRead_GoesOnAfterABrokenConnection(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	content := string(make([]byte, 5000)) + "end"
 	put(t, s, "big", content)
 	server.Truncate(3)
 	require.Equal(t, content, get(t, s, "big"))
+	require.Zero(t, server.Truncating())
+	server.Truncate(1)
+	data, err := s.ReadExactly(t.Context(), "big", 4000, 1003)
+	require.NoError(t, err)
+	require.Equal(t, content[4000:], string(data))
 	require.Zero(t, server.Truncating())
 }

@@ -21,6 +21,6 @@ func TestOpen_UnwritableFolder(t *testing.T) {
 		require.NoError(t, unix.Setfsuid(65534))
 		defer unix.Setfsuid(0)
 	}
-	_, err := Open(t.Context(), "file://"+dir, nil)
+	_, err := Open(t.Context(), "file://"+dir)
 	require.ErrorContains(t, err, "cannot write to the folder")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -39,8 +38,6 @@ type sink interface {
 type Creation struct {
 	// Reserved is for a name that no caller may write, see names.Writable.
 	Reserved bool
-	// Plain leaves the object unencrypted.
-	Plain bool
 	// Bytes is how large the object may become, as far as known.
 	Bytes int64
 	// exclusive makes Close fail with fs.ErrExist when the object is there already.
@@ -49,24 +46,13 @@ type Creation struct {
 
 func newWriter(ctx context.Context, b *Bucket, key string, c Creation) (*Writer, error) {
 	w := &Writer{ctx: ctx, b: b, key: key}
-	var s *seal
 	var err error
-	if b.keys != nil && !c.Plain {
-		s, err = newSeal(b.keys)
-	}
-	if err == nil {
-		w.into, err = newSink(ctx, b, key, c)
-	}
-	if err != nil {
+	if w.into, err = newSink(ctx, b, key, c); err != nil {
 		return nil, w.failed(err)
-	}
-	if s != nil {
-		w.into = &sealedSink{sink: w.into, seal: s, plain: make([]byte, 0, sealSegment), sealed: slices.Clone(s.head)}
 	}
 	return w, nil
 }
 
-// newSink takes the bytes of an object as they are to lie in the bucket.
 func newSink(ctx context.Context, b *Bucket, key string, c Creation) (sink, error) {
 	if b.dir != "" {
 		return newDiskSink(b.dir, b.onDisk(key), c.exclusive)

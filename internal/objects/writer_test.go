@@ -120,7 +120,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 
 func TestWriter_LeavesNoOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, nil)
+	s := open(t, "file://"+dir)
 	put(t, s, "a/b", "x")
 	put(t, s, "a/b", "y")
 	var files []string
@@ -141,7 +141,7 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	cmd.Wait()
 
-	s := open(t, "file://"+dir, nil)
+	s := open(t, "file://"+dir)
 	exists, err := s.Exists(t.Context(), "a/b")
 	require.NoError(t, err)
 	require.False(t, exists)
@@ -150,12 +150,12 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	require.Len(t, left, 1, "a fresh temporary may be another process's")
 	old := time.Now().Add(-24*time.Hour - time.Minute)
 	require.NoError(t, os.Chtimes(left[0], old, old))
-	open(t, "file://"+dir, nil)
+	open(t, "file://"+dir)
 	require.NoFileExists(t, left[0])
 }
 
 func abandon(url string) {
-	s, err := Open(context.Background(), url, nil)
+	s, err := Open(context.Background(), url)
 	if err != nil {
 		panic(err)
 	}
@@ -185,7 +185,7 @@ func TestWriter_KilledAtAnyMoment(t *testing.T) {
 		}
 		require.NoError(t, cmd.Process.Kill())
 		cmd.Wait()
-		s := open(t, "file://"+dir, nil)
+		s := open(t, "file://"+dir)
 		content := get(t, s, "a/b")
 		require.Len(t, content, 1<<18)
 		require.Equal(t, bytes.Count([]byte(content), []byte(content[:1])), len(content), "a mix of two writes")
@@ -193,7 +193,7 @@ func TestWriter_KilledAtAnyMoment(t *testing.T) {
 }
 
 func replace(url string) {
-	s, err := Open(context.Background(), url, nil)
+	s, err := Open(context.Background(), url)
 	if err != nil {
 		panic(err)
 	}
@@ -214,7 +214,7 @@ func replace(url string) {
 
 func TestWriter_NoSpaceLeft(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, nil)
+	s := open(t, "file://"+dir)
 	put(t, s, "kept", "kept")
 	cmd, out := startChild(t, "full", "file://"+dir)
 	text, err := io.ReadAll(out)
@@ -236,7 +236,7 @@ func full(url string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		panic(err)
 	}
-	s, err := Open(context.Background(), url, nil)
+	s, err := Open(context.Background(), url)
 	if err != nil {
 		panic(err)
 	}

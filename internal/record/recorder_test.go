@@ -23,7 +23,7 @@ import (
 // serverStore is a store on a server. The test can make the server fail.
 func serverStore(t *testing.T) (*s3test.Server, *store.Store) {
 	server := s3test.New(t)
-	s, err := store.Open(t.Context(), server.URL(""), nil)
+	s, err := store.Open(t.Context(), server.URL(""))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return server, s
@@ -106,7 +106,7 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 // While items run for long, a worker's recorder looks for results at its pace: one that
 // never rests never lets the bubble's clock move.
 func TestRecorder_RestsWhileNothingComes(t *testing.T) {
-	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)
+	s, err := store.Open(t.Context(), "file://"+t.TempDir())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	defer time.AfterFunc(time.Minute, func() { panic("the recorder spins") }).Stop()

@@ -54,7 +54,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 }
 
 func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	a := folderOf(t, s, "p").Append()
 	for _, text := range []string{"1", "2"} { // in one write
 		require.NoError(t, a.Add(value(7, text)))
@@ -72,7 +72,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 // meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	a := folderOf(t, s, "p").Append()
 	first := a.At()
 	require.NoError(t, a.Add(value(0, "0")))
@@ -102,7 +102,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 // When a write fails in the middle, the Appender keeps the rest and writes it later.
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	a := folderOf(t, s, "p").Append()
 	large := `"` + strings.Repeat("x", fullBytes) + `"`
 	const n = 40
@@ -196,7 +196,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 
 // After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
+	s := open(t, "file://"+t.TempDir())
 	a := folderOf(t, s, "p").Append()
 	require.NoError(t, a.Add(value(0, "1")))
 	require.NoError(t, a.Flush(t.Context()))
@@ -216,7 +216,7 @@ func BenchmarkAppender(b *testing.B) {
 	for _, size := range []int{10, 1000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			dir := b.TempDir()
-			s := open(b, "file://"+dir, nil)
+			s := open(b, "file://"+dir)
 			text := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 			a := folderOf(b, s, "p").Append()
 			index := int64(0)

@@ -68,7 +68,7 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 }
 
 func TestArrays_RefusesWhatIsWrong(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	mixed := func(text string) []byte { return append([]byte{3, byte(len(text)), 0, 0, 0, 0, 0, 0, 0}, text...) }
 	for want, r := range map[string]gpumux.Result{
 		"has no whole description":  {Arrays: bytesArray(2)[:7]},

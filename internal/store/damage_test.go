@@ -140,7 +140,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 }
 
 func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	for i := range int64(9) {
 		part := writePart(t, s, "p", value(i, "1"))
 		text := get(t, s, part.key("p"))
@@ -161,7 +161,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 // A part of a newer version is not damaged. It stays, and an older version says that it
 // cannot read it.
 func TestPart_ANewerVersionStays(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))
 	names, err := folderOf(t, s, "p").names(t.Context())
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 
 func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 	for _, index := range []int64{9, 10, 1 << 50} {
-		s := open(t, "mem://", nil)
+		s := open(t, "mem://")
 		writePart(t, s, "p", value(index, "1"))
 		_, err := s.FindParts(t.Context(), nine)
 		var other *OwnerError

@@ -88,7 +88,7 @@ func TestClaim_OfAnyEdition(t *testing.T) {
 
 // A file cannot replace a folder, which would be noticed only when all items have run.
 func TestClaim_OfAFolder(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
+	s := open(t, "file://"+t.TempDir())
 	put(t, s, "done/results.jsonl", "")
 	in := nine
 	in.Parts = contract.PartsOf("done")
@@ -102,7 +102,7 @@ func TestClaim_OfAFolder(t *testing.T) {
 }
 
 func TestClaim_ThatIsNoManifest(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	for _, text := range []string{"", "x", "{}", `{"manifest":2}`, "null"} {
 		put(t, s, "p/manifest.json", text)
 		_, err := s.FindParts(t.Context(), nine)
@@ -147,10 +147,10 @@ func TestClaim_Concurrently(t *testing.T) {
 func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 	server := s3test.New(t)
 	server.RefuseConditions()
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	first, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
-	again, err := open(t, server.URL(""), nil).FindParts(t.Context(), nine)
+	again, err := open(t, server.URL("")).FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Equal(t, first.Claim, again.Claim)
 	other := nine
@@ -163,13 +163,13 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 // A store is the same under another URL. Other stores are refused, whatever their URL.
 func TestIdentity(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
-	renamed := open(t, server.URL("&use_path_style=true"), nil)
+	renamed := open(t, server.URL("&use_path_style=true"))
 	require.NotEqual(t, s.Objects.URL(), renamed.Objects.URL())
 	require.NoError(t, folderOf(t, renamed, "p").CheckOwner(t.Context(), found.Claim))
-	for _, other := range []*Store{open(t, server.URL("&prefix=a"), nil), open(t, "file://"+t.TempDir(), nil), open(t, "mem://", nil)} {
+	for _, other := range []*Store{open(t, server.URL("&prefix=a")), open(t, "file://"+t.TempDir()), open(t, "mem://")} {
 		err := folderOf(t, other, "p").CheckOwner(t.Context(), found.Claim)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner)
@@ -184,7 +184,7 @@ func TestIdentity(t *testing.T) {
 // Two hosts with a folder each, which have the same URL, are told apart, and the message
 // says what differs.
 func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
-	first, second := open(t, "mem://", nil), open(t, "mem://", nil)
+	first, second := open(t, "mem://"), open(t, "mem://")
 	found, err := first.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	err = folderOf(t, second, nine.Parts).CheckOwner(t.Context(), found.Claim)

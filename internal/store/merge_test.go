@@ -130,7 +130,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 
 func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	const chunks, size = 1100, 20
 	for i := range int64(chunks) {
 		var results []gpumux.Result
@@ -147,7 +147,7 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 }
 
 func TestResults_SaysWhatIsWrong(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	put(t, s, "out", `{"index":0,"value":1}`+"\nx\n")
 	var last error
 	count := 0
@@ -163,7 +163,7 @@ func TestResults_SaysWhatIsWrong(t *testing.T) {
 }
 
 func benchmarkMerge(b *testing.B, items, size int64) {
-	s := open(b, "file://"+b.TempDir(), nil)
+	s := open(b, "file://"+b.TempDir())
 	for start := int64(0); start < items; start += size {
 		var results []gpumux.Result
 		for i := start; i < start+size; i++ {

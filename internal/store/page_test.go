@@ -52,7 +52,7 @@ func testPages(t *testing.T, s *Store) {
 }
 
 func TestPage_WhatIsNoResultsFile(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	put(t, s, "items.jsonl", "1\n2\n")
 	_, err := s.Page(t.Context(), contract.PageInput{Output: "items.jsonl"})
 	require.ErrorContains(t, err, `items.jsonl: at byte 0 is no line of results: "1"; name the results file of a map`)

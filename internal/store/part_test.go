@@ -72,7 +72,7 @@ func TestPart_Lines(t *testing.T) {
 }
 
 func TestPart_RefusesWhatIsWrong(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	for want, result := range map[string]gpumux.Result{
 		"the index is negative":            value(-1, "1"),
 		"must have either a value or a":    {Index: 1},

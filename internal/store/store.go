@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -34,15 +33,8 @@ type Store struct {
 //	s3://bucket/folder?region=eu-west-1                   credentials come from the environment, as AWS tools find them
 //	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
 //	mem://                                                lives as long as this Store, for tests
-//
-// Keys encrypt every object that is written and decrypt what is read; only items may then
-// lie in the store unencrypted. With nil, an encrypted object is an error.
-func Open(ctx context.Context, url string, keys *codec.Keys) (*Store, error) {
-	var ring objects.Keys // nil without keys
-	if keys != nil {
-		ring = keys
-	}
-	in, err := objects.Open(ctx, url, ring)
+func Open(ctx context.Context, url string) (*Store, error) {
+	in, err := objects.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +96,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	if known := s.identity.Load(); known != nil {
 		return *known, nil
 	}
-	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Plain: true, Reserved: true})
+	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Reserved: true})
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
@@ -25,12 +24,12 @@ func eachStore(t *testing.T, test func(t *testing.T, s *Store)) {
 			return s3test.New(t).URL("&prefix=team/a&request_checksum_calculation=when_supported")
 		},
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open(t, url(t), nil)) })
+		t.Run(name, func(t *testing.T) { test(t, open(t, url(t))) })
 	}
 }
 
-func open(t testing.TB, url string, keys *codec.Keys) *Store {
-	s, err := Open(t.Context(), url, keys)
+func open(t testing.TB, url string) *Store {
+	s, err := Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

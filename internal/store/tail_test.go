@@ -98,7 +98,7 @@ func TestTail_EachIndexOnce(t *testing.T) {
 // grew.
 func TestTail_ReadsWhatIsNew(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	full := folderOf(t, s, "p").Append()
 	for i := range int64(fullItems) {
 		require.NoError(t, full.Add(value(i, "1")))
@@ -124,7 +124,7 @@ func TestTail_ReadsWhatIsNew(t *testing.T) {
 }
 
 func TestTail_GoesOnBehindTheLastLineThatWasTaken(t *testing.T) {
-	s, err := Open(t.Context(), "mem://", nil)
+	s, err := Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer s.Close()
 	writePart(t, s, "p", resultsWith(0, 1, 2)...)

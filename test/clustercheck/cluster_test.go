@@ -148,11 +148,11 @@ func (c *cluster) database() error {
 }
 
 // buckets are the stores of all parts.
-var buckets = []string{"main", "blue", "green", "sealed", "fleet", "beside"}
+var buckets = []string{"main", "blue", "green", "fleet", "beside"}
 
 // namespaces are those beside the default one; a new one is known to all services after
 // some seconds, so they are made at once.
-var namespaces = []string{"blue", "green", "sealed", "versions", "fleet", "beside", "limits"}
+var namespaces = []string{"blue", "green", "versions", "fleet", "beside", "limits"}
 
 // store starts the S3 server, whose buckets are folders.
 func (c *cluster) store() error {

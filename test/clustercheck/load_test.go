@@ -3,7 +3,6 @@
 package clustercheck
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,44 +99,6 @@ func TestLoad_TwoNamespaces(t *testing.T) {
 		require.Equal(t, []string{"of-" + team}, holds(t, team))
 		require.NoError(t, c.processes["worker-"+team].end(syscall.SIGTERM))
 	}
-}
-
-// With keys neither the store nor the database has an item or a value.
-func TestLoad_Encryption(t *testing.T) {
-	inCluster(t)
-	s := in("sealed", "sealed")
-	s.keys = filepath.Join(c.dir, "keys")
-	require.NoError(t, os.Mkdir(s.keys, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(s.keys, "main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
-	require.NoError(t, s.worker("worker-sealed", atWorkers+6, "").start())
-	const marker = "marker-of-an-item"
-	lines, input := &strings.Builder{}, filepath.Join(c.dir, "sealed-items.jsonl")
-	item := func(index int64) string { return fmt.Sprintf(`{"size":%d,"text":"%s"}`, index, marker) }
-	for i := range int64(3000) {
-		fmt.Fprintln(lines, item(i))
-	}
-	require.NoError(t, os.WriteFile(input, []byte(lines.String()), 0o644))
-	judge(t, "encryption", 0, "", (&job{site: s, items: 3000, pool: "cpu", value: item, args: []string{"--in", input}}).begin(t, "sealed"))
-	require.NoError(t, c.processes["worker-sealed"].end(syscall.SIGTERM))
-	for _, folder := range []string{c.bucket("sealed"), filepath.Join(c.dir, "database")} {
-		require.Empty(t, containing(t, folder, marker), folder)
-	}
-}
-
-// containing are the files below a folder that have a text.
-func containing(t *testing.T, folder, text string) (found []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil // the database deletes files meanwhile
-		}
-		data, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(data, []byte(text)) {
-			found = append(found, path)
-		}
-		return nil
-	}))
-	return found
 }
 
 // A table in the store is read there, by a worker.

@@ -45,7 +45,7 @@ def length(item): return len(item["kept"])
 `
 
 // site is what clients and workers of a namespace have in common.
-type site struct{ address, namespace, store, keys string }
+type site struct{ address, namespace, store string }
 
 // in is a namespace of the cluster with a bucket.
 func in(namespace, bucket string) site {
@@ -54,7 +54,7 @@ func in(namespace, bucket string) site {
 }
 
 func (s site) env() []string {
-	return []string{"TEMPORAL_ADDRESS=" + s.address, "TEMPORAL_NAMESPACE=" + s.namespace, "GPUMUX_STORE=" + s.store, "GPUMUX_KEYS=" + s.keys,
+	return []string{"TEMPORAL_ADDRESS=" + s.address, "TEMPORAL_NAMESPACE=" + s.namespace, "GPUMUX_STORE=" + s.store,
 		"AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null",
 		"AWS_SHARED_CREDENTIALS_FILE=/dev/null", "HOME=" + c.dir, "XDG_CACHE_HOME=", "XDG_STATE_HOME="}
 }

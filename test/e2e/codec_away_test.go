@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/test/codectest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
@@ -37,14 +36,10 @@ type remote struct {
 	next []func(*http.Request) (*http.Response, error)
 }
 
-// codecServer serves a key and returns a function that makes ways to it.
-func codecServer(t *testing.T, dir string) func() *remote {
+// codecServer serves a codec and returns a function that makes ways to it.
+func codecServer(t *testing.T) func() *remote {
 	t.Helper()
-	path := filepath.Join(dir, "main.key")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("0f", 32)), 0o600))
-	keys, err := codec.Load(path)
-	require.NoError(t, err)
-	server := httptest.NewServer(codec.NewHandler(keys, codec.HandlerOptions{}))
+	server := httptest.NewServer(converter.NewPayloadCodecHTTPHandler(codectest.Flipped{}))
 	t.Cleanup(server.Close)
 	return func() *remote {
 		r := &remote{closed: "127.0.0.1:" + programtest.FreePort(t)}
@@ -152,7 +147,7 @@ type outage struct {
 func newOutage(t *testing.T) *outage {
 	t.Helper()
 	s := newSite(t)
-	open := codecServer(t, s.dir)
+	open := codecServer(t)
 	return &outage{s, open(), open(), open()}
 }
 

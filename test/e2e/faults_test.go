@@ -127,7 +127,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	first := h.worker()
 	const n = 600
 	running := h.begin("map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--out", "r.jsonl", "--store", "file://"+h.path("store"))
-	st, err := store.Open(t.Context(), "file://"+h.path("store"), nil)
+	st, err := store.Open(t.Context(), "file://"+h.path("store"))
 	require.NoError(t, err)
 	defer st.Close()
 	stored := func() map[string]bool {

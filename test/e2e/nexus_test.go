@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/test/codectest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
@@ -35,10 +36,10 @@ type neighbour struct {
 	endpoint string
 }
 
-func newNeighbour(t *testing.T, endpoint string, keys converter.PayloadCodec) *neighbour {
+func newNeighbour(t *testing.T, endpoint string, c converter.PayloadCodec) *neighbour {
 	t.Helper()
 	o := client.Options{Namespace: devservertest.Namespace(t)}
-	codec.Apply(&o, keys)
+	codec.Apply(&o, c)
 	n := &neighbour{dial(t, o), endpoint}
 	w := worker.New(n.client, "team", worker.Options{Interceptors: []interceptor.WorkerInterceptor{&naming{}}})
 	w.RegisterWorkflowWithOptions(n.ask, workflow.RegisterOptions{Name: "ask"})
@@ -196,25 +197,15 @@ func TestNexus_AnotherNamespaceMaps(t *testing.T) {
 	require.ErrorContains(t, run.Get(ctx, nil), "canceled")
 }
 
-// A caller has the keys of the workers, or is refused.
-func TestNexus_KeysAreShared(t *testing.T) {
+// A caller has the codec of the workers.
+func TestNexus_TheCodecIsShared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	c := s.config("cpu", 1)
-	c.Codec.Keys = filepath.Join(s.dir, "main.key")
-	require.NoError(t, os.WriteFile(c.Codec.Keys, []byte(strings.Repeat("0f", 32)), 0o600))
-	s.apart(c, workers.Options{})
-	keys, err := codec.Load(c.Codec.Keys)
-	require.NoError(t, err)
+	s.apart(s.config("cpu", 1), workers.Options{Codec: codectest.Flipped{}})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	at, in := endpoint(t, s), gpumux.MapInput{Task: "double", Items: items(4), Ladder: []string{"cpu"}}
+	in := gpumux.MapInput{Task: "double", Items: items(4), Ladder: []string{"cpu"}}
 	var got asked
-	require.NoError(t, newNeighbour(t, at, keys).start(t, "sealed", in).Get(ctx, &got))
+	require.NoError(t, newNeighbour(t, endpoint(t, s), codectest.Flipped{}).start(t, "hidden", in).Get(ctx, &got))
 	require.JSONEq(t, "8", string(got.Summary.Results[0].Value))
-
-	require.ErrorContains(t, newNeighbour(t, at, nil).start(t, "plain", in).Get(ctx, nil), "Encoded failure")
-	o := client.Options{Namespace: s.namespace}
-	codec.Apply(&o, keys)
-	require.ErrorContains(t, dial(t, o).GetWorkflow(ctx, "plain", "").Get(ctx, nil), "came unencrypted")
 }

@@ -115,16 +115,16 @@ func TestPrune_RefusesWhereItCannotReadARunningMap(t *testing.T) {
 	}
 	later := time.Now().Add(time.Hour)
 	s.untilOver("nothing runs", later, "maps/a/b", source)
-	sealed := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
-	_, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sealed", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, sealed)
+	encoded := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
+	_, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "encoded", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, encoded)
 	require.NoError(t, err)
 	s.until("the map is listed", func() bool {
 		_, err = s.Prune(t.Context(), starter.PruneOptions{Before: later, DryRun: true})
 		return err != nil
 	})
-	require.ErrorContains(t, err, "read the input of map sealed: ")
-	require.ErrorContains(t, err, "give the workers' keys")
-	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), "sealed", "", "test"))
+	require.ErrorContains(t, err, "read the input of map encoded: ")
+	require.ErrorContains(t, err, "give the workers' codec")
+	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), "encoded", "", "test"))
 	s.until("the map has ended", func() bool {
 		_, err = s.Prune(t.Context(), starter.PruneOptions{Before: later, DryRun: true})
 		return err == nil

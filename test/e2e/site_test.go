@@ -279,7 +279,7 @@ func (s *site) results(sum gpumux.Summary) []gpumux.Result {
 	list := sum.Results
 	if sum.Output != "" {
 		list = nil
-		st, err := store.Open(s.t.Context(), s.store, nil)
+		st, err := store.Open(s.t.Context(), s.store)
 		require.NoError(s.t, err)
 		defer st.Close()
 		for r, err := range st.Results(s.t.Context(), sum.Output) {

@@ -84,7 +84,7 @@ func (s *site) partFilesOf(folder string) []string {
 // keepResults stores as parts those of an output's results that are wanted.
 func (s *site) keepResults(output string, wanted func(int64) bool) {
 	s.t.Helper()
-	st, err := store.Open(s.t.Context(), s.store, nil)
+	st, err := store.Open(s.t.Context(), s.store)
 	require.NoError(s.t, err)
 	defer st.Close()
 	var kept []gpumux.Result

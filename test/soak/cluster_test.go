@@ -92,7 +92,7 @@ func newCluster(t *testing.T, n *network) *cluster {
 	t.Cleanup(func() { _ = s3.Close() })
 	c.server.publish(frontend)
 	var err error
-	c.keep, err = store.Open(t.Context(), c.objects.URL(""), nil)
+	c.keep, err = store.Open(t.Context(), c.objects.URL(""))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.keep.Close() })
 	return c

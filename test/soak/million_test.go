@@ -97,7 +97,7 @@ func (c *command) stored() contract.Runs {
 	}
 	require.Len(c.t, folders, 1)
 	root := filepath.Join(c.dir, "state/gpumux/local/million/store")
-	s, err := store.Open(c.t.Context(), "file://"+root, nil)
+	s, err := store.Open(c.t.Context(), "file://"+root)
 	require.NoError(c.t, err)
 	defer s.Close()
 	key, err := filepath.Rel(root, folders[0])

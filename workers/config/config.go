@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
@@ -38,8 +37,6 @@ type Config struct {
 	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
 	Backlog []string `json:"backlog"`
 
-	// Codec says how payloads and objects are encrypted. Default: not at all.
-	Codec Codec `json:"codec"`
 	// Contact is how long items run on at least while the server does not answer, in maps
 	// whose edition this worker tells. contract.TimeoutOf says when others get the chunks of
 	// a killed worker. Default 7 s.
@@ -50,26 +47,6 @@ type Config struct {
 
 	file  string         // for messages; empty without a file
 	lines map[string]int // the line of each field in the file
-}
-
-// Codec says how payloads and objects are encrypted.
-type Codec struct {
-	// Keys is a key file, or a folder of them: see codec.Load.
-	Keys string `json:"keys"`
-	// AcceptPlain takes maps of clients without keys too, while keys are introduced.
-	// Default: such a map is refused before anything runs.
-	AcceptPlain bool `json:"accept_plain"`
-}
-
-// KeysPath is where the keys lie, or empty.
-func (c Config) KeysPath() string { return c.path(c.Codec.Keys) }
-
-// Keys reads the keys; nil without any.
-func (c Config) Keys() (*codec.Keys, error) {
-	if c.Codec.Keys == "" {
-		return nil, nil
-	}
-	return codec.Load(c.KeysPath())
 }
 
 // Load reads a worker's file. The *Error names every unknown field and every value of the
@@ -118,9 +95,6 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	}
 	if t := time.Duration(c.Contact); t != 0 && (t < contract.MinContact || t > contract.MaxContact) {
 		r.add("contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
-	}
-	if _, err := c.Keys(); err != nil {
-		r.add("codec.keys", "%v", err)
 	}
 	placements := c.placements(inventory, r)
 	tasks := c.catalog(inventory, r)

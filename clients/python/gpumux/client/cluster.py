@@ -21,8 +21,6 @@ class Cluster(NamedTuple):
     namespace: Optional[str] = None
     store: Optional[str] = None
     """The workers' store, such as s3://bucket/gpumux."""
-    keys: Optional[str] = None
-    """The key file, or folder of them, that payloads and the store are encrypted with."""
 
     def map(
         self,
@@ -80,14 +78,12 @@ class Cluster(NamedTuple):
 
     def cancel(self, id: str) -> None:
         """Stop a map. What has finished is kept, and the same map started again goes on."""
-        options = dict(address=self.address, namespace=self.namespace, keys=self.keys)
+        options = dict(address=self.address, namespace=self.namespace)
         ended = subprocess.run([find(), "cancel", id, *flags(options)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode != 0:
             raise failure(ended.returncode, ended.stderr.strip(), options)
 
 
-def connect(
-    address: Optional[str] = None, *, namespace: Optional[str] = None, store: Optional[str] = None, keys: Optional[str] = None
-) -> Cluster:
+def connect(address: Optional[str] = None, *, namespace: Optional[str] = None, store: Optional[str] = None) -> Cluster:
     """The workers of the Temporal server at address, by default that of TEMPORAL_ADDRESS. Nothing is sent until something is asked."""
-    return Cluster(address, namespace, store, keys)
+    return Cluster(address, namespace, store)

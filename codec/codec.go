@@ -1,16 +1,48 @@
+// Package codec passes what Temporal keeps of a Go service through a payload codec, such
+// as one that encrypts it, as the workers do with theirs.
+//
+// It owns what happens in a workflow while a codec fails. It has no codec of its own and
+// never logs a payload. Nothing runs between calls.
 package codec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/failure/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 )
+
+// Apply makes a client, and the workers on it, encode everything that Temporal keeps,
+// with messages and stacks of failures. A nil codec changes nothing. The codec may be one
+// that is away at times, such as converter.NewRemotePayloadCodec: see Converter.
+func Apply(o *client.Options, c converter.PayloadCodec) {
+	if c == nil {
+		return
+	}
+	o.DataConverter = Converter(o.DataConverter, c)
+	o.FailureConverter = Failures(o.DataConverter)
+}
+
+// Converter is a data converter with a codec; both may be nil. With the SDK's own
+// (converter.NewCodecDataConverter, NewRemoteDataConverter) a workflow fails with the
+// first input, result or activity that the codec cannot encode or decode. With this one
+// the workflow's task fails, and the server tries it again until the codec answers,
+// unless the worker has the WorkflowPanicPolicy FailWorkflow. An error of the codec that
+// no try can mend should wrap converter.ErrUnableToDecode; it counts as one of the value.
+func Converter(parent converter.DataConverter, c converter.PayloadCodec) converter.DataConverter {
+	parent = cmp.Or(parent, converter.GetDefaultDataConverter())
+	if c == nil {
+		return parent
+	}
+	return newDataConverter(parent, c)
+}
 
 // dataConverter is a data converter with a codec, which is strict in workflows.
 type dataConverter struct {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/gpumux/gpumux/internal/test/codectest"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -58,4 +60,21 @@ func TestFailures_WhileTheCodecIsAway(t *testing.T) {
 	require.Panics(t, func() {
 		converter.WithFailureConverterSerializationContext(f, converter.WorkflowSerializationContext{}).ErrorToFailure(final)
 	})
+}
+
+func TestApply_FailuresKeepNothingPlain(t *testing.T) {
+	var o client.Options
+	Apply(&o, nil)
+	require.Nil(t, o.DataConverter)
+	require.Nil(t, o.FailureConverter)
+	Apply(&o, codectest.Flipped{})
+	failure := o.FailureConverter.ErrorToFailure(temporal.NewApplicationErrorWithOptions("marker", "kind", temporal.ApplicationErrorOptions{
+		Details: []any{"marker"}, Cause: errors.New("marker")}))
+	require.NotContains(t, failure.String(), "marker")
+	var back *temporal.ApplicationError
+	require.ErrorAs(t, o.FailureConverter.FailureToError(failure), &back)
+	require.Equal(t, "marker", back.Message())
+	var detail string
+	require.NoError(t, back.Details(&detail))
+	require.Equal(t, "marker", detail)
 }
