@@ -179,12 +179,12 @@ func (s source) formatOf(in string) (items.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst), or .parquet, .arrow, .feather or .npy%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }
 
-var refusedEndings = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
+var refusedEndings = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
 	spooled, err := items.Spool(inputs...)

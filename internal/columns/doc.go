@@ -1,5 +1,5 @@
 // Package columns writes results as Parquet, Arrow and .npy files, and reads items from
-// them.
+// the first two.
 //
 // It owns what becomes of values there: their types, their columns, and what stands in
 // the place of a failed item. It opens no file itself, and prints nothing. A reader ends

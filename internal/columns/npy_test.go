@@ -1,14 +1,11 @@
 package columns_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -70,75 +67,4 @@ func TestNPY_RefusesWhatIsNoArray(t *testing.T) {
 	results := values("1", "2")
 	_, _, err := write(t, "x.npy", results[1:])
 	require.ErrorContains(t, err, "item 1 comes where item 0 belongs")
-}
-
-// The rows of an array are the items, as Python writes them as JSON.
-func TestNPY_RowsAreItems(t *testing.T) {
-	need(t, "numpy", rig.NumPy)
-	const save = `
-import json, sys, numpy
-for i, kind in enumerate("? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()):
-    top = 1 if kind == "?" else 0.5 if kind[0] == "f" else numpy.iinfo(kind).max
-    for shape in ((4,), (2, 2), (2, 1, 2), (4, 1), (0,), (0, 3)):
-        array = numpy.array([0, 1, top, 1], kind)[:None if 0 not in shape else 0].reshape(shape)
-        name = f"{sys.argv[1]}/{i}{len(shape)}{shape[0]}"
-        numpy.save(name + ".npy", array)
-        text = [json.dumps(x, separators=(",", ":")) for x in array.tolist()]
-        open(name + ".txt", "w").write("".join(line + "\n" for line in text))
-for i, array in enumerate([numpy.array([1, -2], ">i2"), numpy.array([[0.5, 0.25], [3, 4]], ">f4"), numpy.array([2**63], ">u8"), numpy.array([1.5], ">f2")]):
-    for version in (1, 0), (2, 0), (3, 0):
-        with open(f"{sys.argv[1]}/big{i}{version[0]}.npy", "wb") as file: numpy.lib.format.write_array(file, array, version=version)
-        open(f"{sys.argv[1]}/big{i}{version[0]}.txt", "w").write("".join(json.dumps(x, separators=(",", ":")) + "\n" for x in array.tolist()))
-bad = {"complex": numpy.zeros(2, "c8"), "fortran": numpy.zeros((2, 3), order="F"),
-    "number": numpy.zeros(()), "fields": numpy.zeros(2, [("a", "i4")]), "none": numpy.zeros((2, 0))}
-for name, array in bad.items(): numpy.save(f"{sys.argv[1]}/{name}.npy", array)
-numpy.savez(f"{sys.argv[1]}/many.npz", a=array)`
-	dir := t.TempDir()
-	python(t, save, dir)
-	texts, err := filepath.Glob(dir + "/*.txt")
-	require.NoError(t, err)
-	require.Len(t, texts, 12*6+4*3)
-	for _, name := range texts {
-		want, err := os.ReadFile(name)
-		require.NoError(t, err)
-		data, err := os.ReadFile(strings.TrimSuffix(name, "txt") + "npy")
-		require.NoError(t, err)
-		got, err := rowsOf(t, data, "x.npy")
-		require.NoError(t, err)
-		require.Equal(t, string(want), got, name)
-	}
-	for name, says := range map[string]string{
-		"complex.npy": "it is an array of '<c8', which is none of numbers of up to 64 bits or truths; save array.astype('f8')",
-		"fortran.npy": "its numbers lie in Fortran's order; save numpy.ascontiguousarray(array)",
-		"number.npy":  "it is an array without dimensions, a single value; save numpy.atleast_1d(array)",
-		"fields.npy":  "it is an array of [('a', '<i4')], which is none of numbers",
-		"none.npy":    "its rows are empty: the array has the shape (2, 0)",
-		"many.npz":    "it is an archive of arrays, .npz; save one of them",
-	} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		_, err = rowsOf(t, data, "x.npy")
-		require.ErrorAs(t, err, new(*gpumux.SourceError), name)
-		require.ErrorContains(t, err, "x.npy: "+says, name)
-	}
-	good, err := os.ReadFile(filepath.Join(dir, "822.npy"))
-	require.NoError(t, err)
-	for says, data := range map[string][]byte{"it has 31 bytes for 2 rows of 16": good[:len(good)-1], "it has 33 bytes for 2 rows": append(good, 0), "x.npy: it does not begin as an array": good[:50]} {
-		_, err := rowsOf(t, data, "x.npy")
-		require.ErrorAs(t, err, new(*gpumux.SourceError), says)
-		require.ErrorContains(t, err, says)
-	}
-	_, err = rowsOf(t, good, "x.npy", "a")
-	require.ErrorContains(t, err, "x.npy: an array has no columns")
-}
-
-// What is written is what is read, whoever has a Python.
-func TestNPY_ThereAndBack(t *testing.T) {
-	for _, v := range [][]any{{"[0.5,1.0]", "[2.0,3.0]"}, {"1.0", "-2.0"}, {"true", "false"}, {"[[1.0],[2.0]]"}} {
-		path, _, err := write(t, "x.npy", values(v...))
-		require.NoError(t, err)
-		for i, line := range linesOf(t, path) {
-			require.Equal(t, v[i], line)
-		}
-	}
 }

@@ -27,14 +27,14 @@ func CutResults(source string) (output string, results, failed bool) {
 	return output, results, false
 }
 
-// Table reports whether a source, a file or URL by its name, is a Parquet, an Arrow or a
-// .npy file, whose rows are the items.
+// Table reports whether a source, a file or URL by its name, is a Parquet or an Arrow
+// file, whose rows are the items.
 func Table(source string) bool {
 	name, results, _ := CutResults(source)
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")
 	}
-	return !results && slices.Contains([]string{".parquet", ".arrow", ".feather", ".npy"}, strings.ToLower(path.Ext(name)))
+	return !results && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
 // Columns returns what is wrong with the columns that the items of a source shall have,
