@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/internal/results"
 )
 
 func isURL(in string) bool { return strings.Contains(in, "://") }
@@ -63,8 +60,7 @@ func takesFile(in, file string) bool {
 // folder, with a slash before it.
 type member struct{ path, below string }
 
-// dataset lists the files of an --in that means many, in the order of their paths. The
-// names of folders below the base are columns.
+// dataset lists the files of an --in that means many, in the order of their paths.
 func dataset(ctx context.Context, in string) (files []member, err error) {
 	var found []string
 	base, _ := filepath.Abs(in)
@@ -117,11 +113,7 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 	if err != nil {
 		return nil, err
 	}
-	beside, err := partitions(files, s.text)
-	if err != nil {
-		return nil, usage("--in %s: %v", in, err)
-	}
-	for i, file := range files {
+	for _, file := range files {
 		if err := names.Columns(file.path, s.columns); err != nil {
 			return nil, usage("--columns %v", err)
 		}
@@ -129,7 +121,6 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 		if err != nil {
 			return nil, err
 		}
-		input.Beside = beside[i]
 		inputs = append(inputs, input)
 		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {
 			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0].path,
@@ -137,53 +128,6 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 		}
 	}
 	return inputs, nil
-}
-
-// noValue is how Hive writes null.
-const noValue = "__HIVE_DEFAULT_PARTITION__"
-
-// partitions makes columns of the names of folders, such as year=2024: a JSON object for
-// each file. A column is numbers where all its values are whole numbers, as in Arrow's
-// data sets, unless it is to be text.
-func partitions(files []member, text []string) (objects [][]byte, err error) {
-	type partition struct{ name, value string }
-	all, words := make([][]partition, len(files)), map[string]bool{}
-	for _, name := range text {
-		words[name] = true
-	}
-	for i, file := range files {
-		for folder := range strings.SplitSeq(path.Dir(file.below), "/") {
-			name, value, ok := strings.Cut(folder, "=")
-			if value, err = url.PathUnescape(value); ok && err == nil {
-				_, err := strconv.ParseInt(value, 10, 64)
-				words[name] = words[name] || err != nil && value != noValue
-				all[i] = append(all[i], partition{name, value})
-			}
-		}
-		if !slices.EqualFunc(all[i], all[0], func(a, b partition) bool { return a.name == b.name }) {
-			return nil, fmt.Errorf("the folders of %s and %s have different columns", files[0].path, file.path)
-		}
-	}
-	for _, columns := range all {
-		var object []byte
-		for i, p := range columns {
-			object = append(results.AppendString(append(object, "{,"[min(i, 1)]), p.name), ':')
-			switch {
-			case p.value == noValue:
-				object = append(object, "null"...)
-			case words[p.name]:
-				object = results.AppendString(object, p.value)
-			default:
-				number, _ := strconv.ParseInt(p.value, 10, 64)
-				object = strconv.AppendInt(object, number, 10)
-			}
-		}
-		if object != nil {
-			object = append(object, '}')
-		}
-		objects = append(objects, object)
-	}
-	return objects, nil
 }
 
 // matchingFiles lists the files that fit a pattern; **/ stands for any folders.

@@ -97,11 +97,9 @@ func TestRead_Text(t *testing.T) {
 func TestRead_FoldersAndPatterns(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"data/year=2024/month=01/b.csv": "x\n3\n", "data/year=2024/month=01/a.csv.gz": "x\n1\n2\n", "data/year=2023/month=12/z.csv": "x\n0\n",
-		"data/_SUCCESS": "", "data/_tmp/y.csv": "x\n9\n", "data/year=2023/.x.csv": "x\n9\n",
+		"data/2024/01/b.csv": "x\n3\n", "data/2024/01/a.csv.gz": "x\n1\n2\n", "data/2023/12/z.csv": "x\n0\n",
+		"data/_SUCCESS": "", "data/_tmp/y.csv": "x\n9\n", "data/2023/.x.csv": "x\n9\n",
 		"plain/a.jsonl": "1\n", "plain/deep/b.ndjson": "2\n", "plain/deep/c.txt": "3\n", "mixed/a.csv": "x\n1\n", "mixed/b.jsonl": "1\n",
-		"odd/k=%41%2F/v=__HIVE_DEFAULT_PARTITION__/a.jsonl": "{}\n{\"a\":1}\n", "odd/k=2/v=5/a.jsonl": "{ \"k1\" : 1 }\n",
-		"twice/k=1/a.jsonl": "{\"a\":1}\n{\"k\":2}\n", "list/k=1/a.jsonl": "[1]\n", "uneven/k=1/a.jsonl": "{}\n", "uneven/a.jsonl": "{}\n",
 		"[1].jsonl": "7\n", "empty/_x": "", "plain/._a.jsonl": "\x00\x05", "plain/_tmp.jsonl": "{", "plain/_deep/x.ndjson": "8\n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
@@ -115,31 +113,26 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 		}
 		write(t, name, text)
 	}
-	rows := []string{`{"x":0,"year":2023,"month":12}`, `{"x":1,"year":2024,"month":1}`, `{"x":2,"year":2024,"month":1}`,
-		`{"x":3,"year":2024,"month":1}`}
+	rows := []string{`{"x":0}`, `{"x":1}`, `{"x":2}`, `{"x":3}`}
 	for in, want := range map[string][]string{
 		"data":              rows,
-		"data/year=2024":    {`{"x":1,"month":1}`, `{"x":2,"month":1}`, `{"x":3,"month":1}`},
+		"data/2024":         rows[1:],
 		"data/*/*/z.csv":    rows[:1],
 		"plain":             {"1", "2", "3"},
 		"plain/**/*.ndjson": {"2"},
 		"./plain/*.jsonl":   {"1"},
 		"plain/_*/*.ndjson": {"8"},
-		"odd":               {`{"k":"A/","v":null}`, `{"a":1,"k":"A/","v":null}`, `{ "k1" : 1 ,"k":"2","v":5}`},
 		"[1].jsonl":         {"7"},
 	} {
 		require.Equal(t, want, itemsOf(t, source{in: []string{in}}), in)
 	}
 	require.Equal(t, []string{rows[0], "1"}, itemsOf(t, source{in: []string{"data/*/*/z.csv", "plain/a*"}}))
-	require.Equal(t, `{"x":"0","year":2023,"month":"12"}`, itemsOf(t, source{in: []string{"data"}, text: []string{"x", "month"}})[0])
+	require.Equal(t, `{"x":"0"}`, itemsOf(t, source{in: []string{"data"}, text: []string{"x"}})[0])
 	for in, says := range map[string]string{
 		"mixed":      "mixed/a.csv and ",
 		"none/*.csv": "--in none/*.csv: no file is there; put a pattern in quotes",
 		"empty":      "--in empty: no file is there",
 		"empty/*":    "--in empty/*: no file is there; put",
-		"uneven":     "uneven/k=1/a.jsonl have different columns",
-		"twice":      `twice/k=1/a.jsonl: an item is no object without the fields {"k":1} that the names of folders say: "{\"k\":2}"; take the files by`,
-		"list":       "list/k=1/a.jsonl: an item is no object without the fields",
 		"a[":         "not a pattern",
 	} {
 		require.ErrorContains(t, mistaken(t, source{in: []string{in}}), says, in)
@@ -148,8 +141,8 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 	for out, takes := range map[string]bool{"plain/out.jsonl": true, "plain/deep/out.jsonl": true, "plain2.jsonl": false} {
 		require.Equal(t, takes, takesFile("plain", out), out)
 	}
-	require.True(t, takesFile("data/*/*/*.csv", "data/year=2023/month=12/z.csv"))
-	require.False(t, takesFile("data/*/*/*.csv", "data/year=2023/month=12/y.csv"))
+	require.True(t, takesFile("data/*/*/*.csv", "data/2023/12/z.csv"))
+	require.False(t, takesFile("data/*/*/*.csv", "data/2023/12/y.csv"))
 }
 
 func TestRead_AFolderOnAServer(t *testing.T) {
@@ -158,19 +151,19 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Close()
 	for key, text := range map[string]string{
-		"data/year=2023/a b.csv": "x\n0\n", "data/year=2024/c.csv": "x\n1\n", "data/_SUCCESS": "", "data/year=2024/.d.csv": "x\n9\n",
-		"data/year=2024/_c.csv": "x\n9\n", "mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
+		"data/2023/a b.csv": "x\n0\n", "data/2024/c.csv": "x\n1\n", "data/_SUCCESS": "", "data/2024/.d.csv": "x\n9\n",
+		"data/2024/_c.csv": "x\n9\n", "mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
 	} {
 		require.NoError(t, b.Put(t.Context(), key, []byte(text), objects.Creation{}))
 	}
 	query := "?region=eu-west-1&endpoint=" + server.Endpoint
 	for in, want := range map[string][]string{
-		"data/":          {`{"x":0,"year":2023}`, `{"x":1,"year":2024}`},
-		"data/year=*/c*": {`{"x":1,"year":2024}`},
-		"data/*/*.csv":   {`{"x":0,"year":2023}`, `{"x":1,"year":2024}`},
-		"data/*/_*.csv":  {`{"x":9,"year":2024}`},
-		"mixed/*.jsonl":  {"7"},
-		"*/*.csv":        {`{"x":5}`},
+		"data/":         {`{"x":0}`, `{"x":1}`},
+		"data/20*/c*":   {`{"x":1}`},
+		"data/*/*.csv":  {`{"x":0}`, `{"x":1}`},
+		"data/*/_*.csv": {`{"x":9}`},
+		"mixed/*.jsonl": {"7"},
+		"*/*.csv":       {`{"x":5}`},
 	} {
 		require.Equal(t, want, itemsOf(t, source{in: []string{"s3://bucket/" + in + query}}), in)
 	}

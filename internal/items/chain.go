@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Input is a file, or another stream of items.
@@ -23,28 +21,6 @@ type Input struct {
 	Delimiter rune
 	// Text are columns of CSV whose cells stay text where they are written as numbers.
 	Text []string
-	// Beside has further fields of every item, as an object of JSON.
-	Beside []byte
-}
-
-// extend adds the fields of Beside to an item.
-func (in Input) extend(item []byte) ([]byte, error) {
-	if in.Beside == nil {
-		return item, nil
-	}
-	fields, taken := 0, false
-	object := text.EachField(item, func(name string, _ []byte) bool {
-		fields, taken = fields+1, taken || text.FieldOf(in.Beside, name) != nil
-		return true
-	})
-	if !object || taken {
-		return nil, mistake(in.Name, 0, fmt.Sprintf("an item is no object without the fields %s that the names of folders say", in.Beside),
-			text.Beginning(item), "take the files by a pattern that begins below these folders")
-	}
-	if fields == 0 {
-		return in.Beside, nil
-	}
-	return slices.Concat(item[:len(item)-1], []byte{','}, in.Beside[1:]), nil
 }
 
 // chain is the items of several inputs, one after the other.
@@ -89,9 +65,6 @@ func (c *chain) close() {
 func (c *chain) next() ([]byte, position, error) {
 	for {
 		item, at, err := c.from.next()
-		if err == nil {
-			item, err = c.inputs[c.at].extend(item)
-		}
 		if err != io.EOF {
 			return item, at, c.named(err)
 		}

@@ -100,7 +100,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 		c.text = append(c.text, slices.Contains(in.Text, column))
 	}
 	for _, column := range in.Text {
-		if at[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
+		if at[column] == 0 {
 			return nil, &gpumux.SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
 				Hint: "it has " + names.List(header, ", ")}
 		}
