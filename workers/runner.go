@@ -34,11 +34,8 @@ type runner struct {
 	// args are shared by all runners of the worker.
 	args *argFiles
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
-	sizing *sizing
-	// allowance is the memory that a process of a task takes beside its data on a model of
-	// device; 0 is unknown.
-	allowance func(model, task string) gpumux.Size
-	metrics   *metrics
+	sizing  *sizing
+	metrics *metrics
 	// share is the pool's part of a group.
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
@@ -164,10 +161,8 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 // granted adds to a call what its slot and its process may have.
 func (r *runner) granted(held context.Context, h *pool.Seat, call calls.Call) slot.Call {
 	granted := slot.Call{Call: call, Held: func() error { return checkContact(held) }, Spare: r.pool.Spare}
-	if allowance := r.allowance(h.Model, call.Task); call.Whole || h.Model != gpu.CPU && allowance > 0 {
-		granted.Env, granted.Room = h.Limits(allowance, call.Whole)
-	}
 	if call.Whole {
+		granted.Env, granted.Room = h.Limits()
 		granted.Memory = h.Memory
 	}
 	return granted
@@ -184,7 +179,7 @@ type counted struct {
 }
 
 func (c *counted) Done(d calls.Done) {
-	if c.seat.Model != gpu.CPU {
+	if c.seat.Devices[0] != gpu.CPU {
 		d.GPUs = len(c.seat.Devices)
 	}
 	c.seat.ObservePeak(d.Peak)

@@ -26,16 +26,13 @@ import (
 
 // newRunner runs the task t in two slots that are whatever the test says.
 func newRunner() (*runner, []*gputest.Slot) {
-	p, places, fakes := testPool(2, gpu.CPU)
-	for _, pl := range places {
-		pl.Model = gpu.CPU
-	}
+	p, _, fakes := testPool(2, gpu.CPU)
 	log, tasks := zap.NewNop(), tasksIn("", "t")
 	share, _ := sharing.Exclusive.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
 	return &runner{
 		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log, args: new(argFiles),
-		allowance: func(string, string) gpumux.Size { return 0 }, metrics: newMetrics(log, "", nil, nil),
+		metrics: newMetrics(log, "", nil, nil),
 		examine: func(context.Context, string) string { return "" }, crowd: func(string) (string, bool) { return "", false },
 	}, fakes
 }

@@ -285,12 +285,12 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
-	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
+	limits := func(whole bool) (map[string]string, gpumux.Size) {
 		budget := p.Pool
 		if whole {
 			budget = alone
 		}
-		room := memory.Room(budget, g, allowance)
+		room := memory.Room(budget, g)
 		seat := launch.Slot{Beside: w.abreast(g, whole), Shared: budget.Memory > 0 || budget.Slots > 1 || budget.Auto(), Room: room,
 			Sharing: share.Env(budget.Memory, whole)}
 		if g.Devices[0].Kind != gpu.KindCPU {
@@ -299,13 +299,13 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 		}
 		return seat.Variables(), room
 	}
-	env, room := limits(0, false)
+	env, room := limits(false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), Notices: w.notices, MPS: share.MPS(),
 	}
-	w.memory.Confine(&o, p, g)
+	w.memory.Confine(&o, p.Name)
 	runs := slot.NewSharing(w.templates, o)
 	share.Join(runs)
 	var devices []string
@@ -313,7 +313,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 		devices = append(devices, d.UUID)
 	}
 	return &pool.Seat{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
-		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+		Memory: alone.Memory, Limits: func() (map[string]string, gpumux.Size) { return limits(true) }}
 }
 
 // abreast is how many slots share the processors with one of the group, itself included.

@@ -16,9 +16,6 @@ import (
 // ClosedWire says how a process broke the protocol when its wire ends while it lives.
 const ClosedWire = "the task process closed its wire and went on, which is not the task's own to close"
 
-// Deaf says that a process broke the protocol by asking for items and not reading them.
-const Deaf = "it asks for more than it reads"
-
 // WireLost is the exit status of the Python runtime without a wire; see docs/wire.md.
 const WireLost = 64
 

@@ -14,20 +14,17 @@ func TestRoom_KeepsTheFrameworkBelowTheBudget(t *testing.T) {
 	d := gpu.Device{Kind: gpu.KindGPU, UUID: "GPU-a", Memory: 80 << 30}
 	one := config.Group{Devices: []gpu.Device{d}}
 	for _, c := range []struct {
-		name      string
-		pool      config.Pool
-		group     config.Group
-		allowance gpumux.Size
-		want      gpumux.Size
+		name  string
+		pool  config.Pool
+		group config.Group
+		want  gpumux.Size
 	}{
-		{"a guess", config.Pool{Memory: 8 << 30, GPUsPerSlot: 1}, one, 0, 7 << 30},
-		{"a small budget keeps most of itself", config.Pool{Memory: 1 << 30, GPUsPerSlot: 1}, one, 0, 768 << 20},
-		{"a measured allowance may grow by a quarter", config.Pool{Memory: 8 << 30, GPUsPerSlot: 1}, one, 400 << 20, 8<<30 - 500<<20},
-		{"a large allowance", config.Pool{Memory: 1 << 30, GPUsPerSlot: 1}, one, 800 << 20, 256 << 20},
-		{"two devices share it", config.Pool{Memory: 16 << 30, GPUsPerSlot: 2}, config.Group{Devices: []gpu.Device{d, d}}, 0, 7 << 30},
-		{"no budget", config.Pool{GPUsPerSlot: 1}, one, 0, 0},
-		{"the CPU", config.Pool{Memory: 8 << 30, GPUsPerSlot: 1}, config.Group{Devices: []gpu.Device{{Kind: gpu.KindCPU}}}, 0, 0},
+		{"a budget", config.Pool{Memory: 8 << 30, GPUsPerSlot: 1}, one, 7 << 30},
+		{"a small budget keeps most of itself", config.Pool{Memory: 1 << 30, GPUsPerSlot: 1}, one, 768 << 20},
+		{"two devices share it", config.Pool{Memory: 16 << 30, GPUsPerSlot: 2}, config.Group{Devices: []gpu.Device{d, d}}, 7 << 30},
+		{"no budget", config.Pool{GPUsPerSlot: 1}, one, 0},
+		{"the CPU", config.Pool{Memory: 8 << 30, GPUsPerSlot: 1}, config.Group{Devices: []gpu.Device{{Kind: gpu.KindCPU}}}, 0},
 	} {
-		require.Equal(t, c.want, Room(c.pool, c.group, c.allowance), c.name)
+		require.Equal(t, c.want, Room(c.pool, c.group), c.name)
 	}
 }

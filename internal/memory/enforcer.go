@@ -1,11 +1,14 @@
 // Package memory owns the memory budgets of one worker's task processes: an Enforcer
-// measures them, ends those over budget, has the kernel and the frameworks limit them,
-// and proves what it relies on. It never divides devices, and never decides what follows
-// the end of a process. It stops when the context of Run ends.
+// measures them, ends those over budget, and has the kernel and the frameworks limit
+// them. It never divides devices, and never decides what follows the end of a process. It
+// stops when the context of Run ends.
 package memory
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -14,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -25,20 +29,17 @@ type Enforcer struct {
 	notices    *notice.List
 	log        *zap.Logger
 	watch      *watch
-	allowances *allowances
 
-	mu       sync.RWMutex     // guards what follows
-	enforced map[string]means // by pool, set by Report
+	mu     sync.Mutex
+	capped map[[3]string]bool // pool, task, framework: what was logged
 }
 
 // New makes the enforcer of these pools and devices; its error is what ReserveVariable
 // has that is no size. Call Run next, and Report after Tried.
 func New(placements []config.Placement, devices *gpu.Inventory, notices *notice.List, log *zap.Logger) (*Enforcer, error) {
-	e := &Enforcer{
-		placements: placements, devices: devices, notices: notices, log: log, allowances: newAllowances(log), enforced: map[string]means{},
-	}
+	e := &Enforcer{placements: placements, devices: devices, notices: notices, log: log, capped: map[[3]string]bool{}}
 	e.watch = newWatch(devices, devices.OurPIDs(), log)
-	e.watch.notices, e.allowances.notices = notices, notices
+	e.watch.notices = notices
 	e.watch.lookForForeign(devices.GPUs())
 	return e, e.watch.guardHost(devices)
 }
@@ -47,33 +48,93 @@ func New(placements []config.Placement, devices *gpu.Inventory, notices *notice.
 func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 
 // Confine adds the means of the pool to the options of a slot.
-func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
-	model := Model(g.Devices[0])
+func (e *Enforcer) Confine(o *slot.Options, pool string) {
 	o.Watch = e.watch
-	o.Capped = func(c session.Cap) {
-		e.allowances.capped(p.Name, model, len(g.Devices), c)
-		if c.Unseen {
-			for _, d := range g.Devices {
-				e.Tried(d.UUID, false)
+	o.Capped = func(c session.Cap) { e.logCap(pool, c) }
+}
+
+// logCap logs once whether a framework keeps to its limit.
+func (e *Enforcer) logCap(pool string, c session.Cap) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := [3]string{pool, c.Task, c.Framework + c.Error}
+	if e.capped[key] {
+		return
+	}
+	e.capped[key] = true
+	about := []zap.Field{zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework)}
+	if c.Error == "" {
+		e.log.Info("the framework's own limit was tried and holds", about...)
+		return
+	}
+	e.notices.Warn(e.log, "a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(about, zap.String("why", c.Error))...)
+}
+
+// Means keep the slots of a pool within their budget: strongest first, for people.
+func (e *Enforcer) Means(pool string) (means []string) {
+	at := slices.IndexFunc(e.placements, func(p config.Placement) bool { return p.Name == pool })
+	if at < 0 || e.placements[at].Memory == 0 {
+		return nil
+	}
+	p := e.placements[at]
+	if p.Groups[0].Devices[0].Kind != gpu.KindCPU {
+		if p.Instances() {
+			means = append(means, "MIG")
+		}
+		if sharing.Mode(p.Sharing) == sharing.MPS {
+			means = append(means, "MPS")
+		}
+		means = append(means, "framework caps")
+		if slices.ContainsFunc(devices(p), func(d gpu.Device) bool { return !e.watch.tells(d.UUID) }) {
+			return means
+		}
+	}
+	return append(means, fmt.Sprintf("watch every %s", watchNear))
+}
+
+func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
+
+// Tried records whether the driver reported the memory of a process that certainly used a
+// device, a probe's. If it did not, no budget is watched there, whatever the driver's
+// version promises.
+func (e *Enforcer) Tried(uuid string, seen bool) {
+	e.watch.mu.Lock()
+	defer e.watch.mu.Unlock()
+	if before, tried := e.watch.probed[uuid]; !tried || before {
+		e.watch.probed[uuid] = seen
+	}
+}
+
+// Report tells the operator what keeps each pool within its budget, and what others hold
+// on its devices.
+func (e *Enforcer) Report() {
+	for _, p := range e.placements {
+		if p.Memory > 0 {
+			means := e.Means(p.Name)
+			e.log.Info(fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(means, ", ")), zap.String("pool", p.Name))
+		}
+		for _, d := range devices(p) {
+			if p.Memory > 0 && d.Kind != gpu.KindCPU && !e.watch.tells(d.UUID) {
+				e.notices.Warn(e.log, fmt.Sprintf("the driver does not tell what processes hold on %s: a task that allocates past its framework "+
+					"takes from its neighbours, and no item has a peak", d), zap.String("pool", p.Name), zap.String("advice",
+					"start the container with the host's process numbers (docker run --pid=host, hostPID: true in Kubernetes), or install driver "+
+						"565.57 or newer; in a sandbox such as gVisor only a worker outside of it sees that"))
+			}
+		}
+		for _, g := range p.Groups {
+			if text, _ := e.Others(p.Name, g); text != "" {
+				e.notices.Warn(e.log, text, zap.String("pool", p.Name), zap.String("advice",
+					"end what else uses it, lower memory or slots, or choose devices, of which free are those with room"))
 			}
 		}
 	}
 }
 
-// Allowance is the memory of a task's process on a device beside its data; 0: unknown.
-func (e *Enforcer) Allowance(model, task string) gpumux.Size { return e.allowances.get(model, task) }
-
-// Means keep the slots of a pool within their budget: strongest first, for people.
-func (e *Enforcer) Means(pool string) []string {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.enforced[pool].list
-}
-
-// Model is the key of allowances: the name of a GPU, or the CPU's UUID.
-func Model(d gpu.Device) string {
-	if d.Kind == gpu.KindCPU {
-		return gpu.CPU
+// Room is how many bytes of a budget each device has for a framework's allocations; 0: no
+// limit. A framework must meet its limit before the watch ends the process.
+func Room(p config.Pool, g config.Group) gpumux.Size {
+	if p.Memory == 0 || g.Devices[0].Kind == gpu.KindCPU {
+		return 0
 	}
-	return d.Name
+	return gpumux.Room(p.Memory / gpumux.Size(p.GPUsPerSlot))
 }

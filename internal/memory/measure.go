@@ -19,33 +19,14 @@ const (
 
 // Measure implements session.Watched. If the driver is silent, the last reading stands.
 func (f *watched) Measure() int64 {
-	f.ask()
-	return f.Held()
-}
-
-// OwnBytes implements session.Watched.
-func (f *watched) OwnBytes() (bytes int64) {
-	f.ask()
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	if !f.cpu {
+	if f.seen() {
+		var all sync.WaitGroup
 		for _, uuid := range f.uuids {
-			bytes += int64(f.w.readings[uuid].held[f.pid])
+			all.Go(func() { f.w.read(uuid) })
 		}
+		all.Wait()
 	}
-	return bytes
-}
-
-// ask takes new readings of the process's devices.
-func (f *watched) ask() {
-	if !f.seen() {
-		return
-	}
-	var all sync.WaitGroup
-	for _, uuid := range f.uuids {
-		all.Go(func() { f.w.read(uuid) })
-	}
-	all.Wait()
+	return f.Held()
 }
 
 // seen reports whether the driver tells what the process holds on its devices.

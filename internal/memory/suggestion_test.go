@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
@@ -101,7 +100,7 @@ def takes(sizes):
 `
 
 // A map that ran with a large budget says which budget would do. Given that, it runs
-// again: in a process of which nothing is measured, and in one after it was.
+// again.
 func TestPeaks_AMapRunsWithTheBudgetThatWouldDo(t *testing.T) {
 	many := func(n int, mb float64) (list []float64) {
 		for range n {
@@ -127,13 +126,10 @@ func TestPeaks_AMapRunsWithTheBudgetThatWouldDo(t *testing.T) {
 			for file, text := range map[string]string{"torch.py": cachingPy, "tasks.py": cachingTask} {
 				require.NoError(t, os.WriteFile(filepath.Join(b.dir, file), []byte(text), 0o644))
 			}
-			measured := newAllowances(b.to)
 			group := config.Group{Name: device.UUID, Devices: []gpu.Device{device}}
-			// runs is a map in one process, with what an allowance leaves to frameworks.
-			runs := func(budget, allowance gpumux.Size) (peaks gpumux.Peaks) {
-				s := b.slot(device.UUID, budget, func(o *slot.Options) {
-					o.Capped = func(c session.Cap) { measured.capped("gpu", Model(device), 1, c) }
-				})
+			// runs is a map in one process.
+			runs := func(budget gpumux.Size) (peaks gpumux.Peaks) {
+				s := b.slot(device.UUID, budget)
 				peaks = gpumux.Peaks{Budget: budget, GPUs: 1}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
@@ -144,17 +140,16 @@ func TestPeaks_AMapRunsWithTheBudgetThatWouldDo(t *testing.T) {
 							return
 						}
 					}
-				}, OnDone: func(d calls.Done) { require.Nil(t, d.Fault); peaks.Add(d.Peak) }}, Room: Room(config.Pool{Memory: budget, GPUsPerSlot: 1}, group, allowance)}))
+				}, OnDone: func(d calls.Done) { require.Nil(t, d.Fault); peaks.Add(d.Peak) }}, Room: Room(config.Pool{Memory: budget, GPUsPerSlot: 1}, group)}))
 				require.NoError(t, s.Stop(t.Context()))
 				return peaks
 			}
-			first := runs(40<<30, 0)
+			first := runs(40 << 30)
 			require.EqualValues(t, len(c.items), first.Items())
 			would := first.Need()
 			t.Log(&first)
 			require.Less(t, would, 4*first.Max()+64<<20, "and no more than that")
-			runs(would, 0)
-			runs(would, measured.get(Model(device), "takes"))
+			runs(would)
 		})
 	}
 }

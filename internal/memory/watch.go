@@ -41,7 +41,7 @@ type memories interface {
 // the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
-	// hostPIDs is Inventory.OurPIDs. It counts for devices that told does not have.
+	// hostPIDs is Inventory.OurPIDs. It counts for devices that probed does not have.
 	hostPIDs bool
 	notices  *notice.List
 	log      *zap.Logger
@@ -231,17 +231,11 @@ func (w *watch) sees(uuid string) bool {
 	return w.hostPIDs
 }
 
-// tried records whether the driver reported the memory of a process that used a device.
-// One failure is final. It reports whether that changes what the watch sees.
-func (w *watch) tried(uuid string, seen bool) (news bool) {
+// tells is sees for callers without the lock.
+func (w *watch) tells(uuid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, tried := w.sees(uuid), false
-	if _, tried = w.probed[uuid]; tried && !before {
-		return false
-	}
-	w.probed[uuid] = seen
-	return seen != before
+	return w.sees(uuid)
 }
 
 func (w *watch) used(uuid string) bool {

@@ -78,12 +78,10 @@ type Seat struct {
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
 	peak   atomic.Int64
-	// Model names the group's devices.
-	Model string
 	// Memory is the budget of a call with the whole group. Limits returns the environment of
-	// its process, and the bytes per device for its framework beside the allowance.
+	// its process, and the bytes per device for its framework.
 	Memory gpumux.Size
-	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
+	Limits func() (env map[string]string, room gpumux.Size)
 	// Beside are the other slots on its devices, of all pools, while one call has the
 	// devices to itself.
 	Beside []*Seat

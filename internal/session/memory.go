@@ -47,8 +47,6 @@ type Watched interface {
 	// Held is the tree's memory by a cheap reading; Measure takes a new one.
 	Held() int64
 	Measure() int64
-	// OwnBytes is the process's memory on a GPU without its descendants, by a new reading.
-	OwnBytes() int64
 	// Peak is the most that a reading has given since the last call.
 	Peak() int64
 	// Close ends it; over is not called any more.
@@ -61,12 +59,11 @@ type Watched interface {
 // unwatched stands in where there is no watch.
 type unwatched struct{}
 
-func (unwatched) Busy(bool)       {}
-func (unwatched) Held() int64     { return 0 }
-func (unwatched) Measure() int64  { return 0 }
-func (unwatched) OwnBytes() int64 { return 0 }
-func (unwatched) Peak() int64     { return 0 }
-func (unwatched) Close()          {}
+func (unwatched) Busy(bool)      {}
+func (unwatched) Held() int64    { return 0 }
+func (unwatched) Measure() int64 { return 0 }
+func (unwatched) Peak() int64    { return 0 }
+func (unwatched) Close()         {}
 
 func (unwatched) AwaitReturn(context.Context) int64 { return 0 }
 

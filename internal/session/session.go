@@ -124,9 +124,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 			case wire.ProcessHello:
 				spoke = true
 			case wire.Cap:
-				if !p.Capped(m) {
-					return ready, &diagnosis.Evidence{Protocol: diagnosis.Deaf}, ""
-				}
+				p.Capped(m)
 			case wire.Ready:
 				// Output of the import belongs to no item.
 				p.Process.Out.Rest()
@@ -150,31 +148,18 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	}
 }
 
-// Cap reports whether a framework's own limit works, from the framework's first use of
-// the device in a task process on, and the measurements then and later.
+// Cap reports whether a framework's own limit works, when it first uses the device.
 type Cap struct {
 	Task, Framework string
 	// Error says why the limit does not hold. Empty: it was tried and holds.
 	Error string
-	// Context is how many bytes the process held beside what the frameworks' allocators had
-	// taken, without descendants. 0: not measured.
-	Context int64
-	// Unseen: the watch saw nothing of a process that was at work on the device.
-	Unseen bool
 }
 
-// Capped takes in a framework's limit. A process that waits does nothing meanwhile, so
-// its memory can be told apart; false: it does not read that it may go on.
-func (p *Session) Capped(m wire.Cap) bool {
-	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
-	if m.Wait {
-		held := p.Memory.OwnBytes()
-		c.Context, c.Unseen = max(0, held-m.Reserved), held == 0 && p.o.Watch != nil
-	}
+// Capped takes in a framework's limit.
+func (p *Session) Capped(m wire.Cap) {
 	if p.o.Capped != nil {
-		p.o.Capped(c)
+		p.o.Capped(Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error})
 	}
-	return !m.Wait || p.Say(wire.Next{})
 }
 
 // Death waits for the end of a process whose wire ended, and says how it went. One that

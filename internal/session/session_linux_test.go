@@ -78,12 +78,11 @@ func (s *sharp) Follow(_ string, _ int, budget gpumux.Size, over func(session.Ov
 	return s
 }
 
-func (s *sharp) Busy(bool)       {}
-func (s *sharp) Held() int64     { return 7 }
-func (s *sharp) Measure() int64  { return 8 }
-func (s *sharp) OwnBytes() int64 { return 3 << 20 }
-func (s *sharp) Peak() int64     { return 9 }
-func (s *sharp) Close()          { s.closed.Store(true) }
+func (s *sharp) Busy(bool)      {}
+func (s *sharp) Held() int64    { return 7 }
+func (s *sharp) Measure() int64 { return 8 }
+func (s *sharp) Peak() int64    { return 9 }
+func (s *sharp) Close()         { s.closed.Store(true) }
 
 func (s *sharp) AwaitReturn(context.Context) int64 { return 0 }
 

@@ -35,7 +35,6 @@ func (c counter) Held() int64 {
 }
 
 func (c counter) Measure() int64                    { return c.Held() }
-func (c counter) OwnBytes() int64                   { return c.Held() }
 func (c counter) Peak() int64                       { return c.Held() }
 func (c counter) Busy(bool)                         {}
 func (c counter) Close()                            {}

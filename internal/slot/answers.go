@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/wire"
 )
@@ -29,7 +28,7 @@ type answers struct {
 // say tells the process a message.
 func (a *answers) say(m wire.Message) error {
 	if !a.p.session.Say(m) {
-		return broken(diagnosis.Deaf)
+		return broken("it asks for more than it reads")
 	}
 	return nil
 }
@@ -78,9 +77,7 @@ func (a *answers) hear(message wire.Message) error {
 		}
 		a.progressed(m)
 	case wire.Cap:
-		if !a.p.session.Capped(m) {
-			return broken(diagnosis.Deaf)
-		}
+		a.p.session.Capped(m)
 	case wire.Kept:
 		a.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 	default:

@@ -70,7 +70,7 @@ memory.prove()
 assert told == [], told
 tf.ones(3)
 memory.prove()
-assert told == [("tensorflow", None, None)], told
+assert told == [("tensorflow", None)], told
 limits = [limit for kind, limit in memory._tensorflow_limits() if kind == "CPU"]
 assert len(limits) == 1 and limits[0] > 0, limits
 memory._tensorflow_limits = lambda: [("GPU", limits[0])]

@@ -86,7 +86,7 @@ var goldens = []struct {
 	{"progress-board", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`0.5`), Board: 64}},
 	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
 	{"kept", "process", Kept{Count: 2, Bytes: 3 << 30}},
-	{"cap", "process", Cap{Framework: "torch", Reserved: 2 << 20, Wait: true}},
+	{"cap", "process", Cap{Framework: "torch"}},
 	{"cap-error", "process", Cap{Framework: "tensorflow", Error: "AttributeError: Context"}},
 }
 

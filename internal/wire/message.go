@@ -175,8 +175,6 @@ type Kept struct {
 type Cap struct {
 	Framework string `json:"framework"`
 	Error     string `json:"error,omitempty"`
-	Reserved  int64  `json:"reserved,omitempty"`
-	Wait      bool   `json:"wait,omitempty"`
 }
 
 func (Hello) kind() string          { return "hello" }

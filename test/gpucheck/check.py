@@ -47,7 +47,7 @@ ORDER = (
     "MPS/Quit", "MPS/NoDaemon", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "DoctorCommand",
     "GPUsCommand", "FreshFromTemplate/jax", "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker",
     "OldVariable/jax", "TwoFrameworks/cupy", "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "ImportsAtOnce/torch",
-    "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG", "ManagedMemory", "ContextAfterItems", "SuggestedMemory/cupy",
+    "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG", "ManagedMemory", "SuggestedMemory/cupy",
     "OutOfMemory/cupy", "SuggestedMemory/jax", "OutOfMemory/jax", "Preallocation/jax", "TwoFrameworks/jax", "PeaksAreWhatWasLive/jax",
     "PeaksAreWhatWasLive/cupy", "Packing/torch", "FreshItemsLeaveNothing",
 )

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/runtimes"
-	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
@@ -43,30 +42,8 @@ func TestGPU_Probe(t *testing.T) {
 	m.returns(before)
 }
 
-// What a process takes beside its frameworks' allocators is measured again with later
-// items, when libraries have loaded more.
-func TestGPU_ContextAfterItems(t *testing.T) {
-	m := onGPU(t)
-	m.needs("torch")
-	m.seen()
-	var contexts []int64
-	s, task, keeper := m.watched("convolve", 8*gib, 7*gib, func(c session.Cap) { contexts = append(contexts, c.Context) })
-	for range 4 {
-		require.NoError(t, s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: one([]byte("null")), OnDone: func(d calls.Done) { require.Nil(t, d.Fault) }}}))
-	}
-	require.GreaterOrEqual(t, len(contexts), 2)
-	first, last := contexts[0], contexts[len(contexts)-1]
-	require.Positive(t, first)
-	require.GreaterOrEqual(t, last, first)
-	require.GreaterOrEqual(t, int64(keeper.Allowance(memory.Model(m.device), "convolve")), first*7/8)
-	m.figure("beside PyTorch's allocator the process held %s at CUDA's start, and %s after convolutions", gpumux.Size(first), gpumux.Size(last))
-}
-
 // watched is a slot on the device whose budget is watched, and a task of tasks.py for it.
-// told hears what caps its frameworks.
-func (m *machine) watched(function string, budget, room gpumux.Size, reported func(session.Cap)) (
-	*slot.Slot, launch.Task, *memory.Enforcer,
-) {
+func (m *machine) watched(function string, budget gpumux.Size) (*slot.Slot, launch.Task) {
 	m.t.Helper()
 	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(m.t, err)
@@ -81,18 +58,13 @@ func (m *machine) watched(function string, budget, room gpumux.Size, reported fu
 	var watching sync.WaitGroup
 	watching.Go(func() { keeper.Run(ctx) })
 	m.t.Cleanup(func() { cancel(); watching.Wait() })
-	o := slot.Options{Name: "gpu/0", Device: m.device.UUID, Memory: budget, Room: room, Runtime: runtime,
+	o := slot.Options{Name: "gpu/0", Device: m.device.UUID, Memory: budget, Room: budget, Runtime: runtime,
 		Env: map[string]string{"CUDA_VISIBLE_DEVICES": m.device.UUID}}
-	keeper.Confine(&o, placements[0], placements[0].Groups[0])
-	note := o.Capped
-	o.Capped = func(c session.Cap) {
-		reported(c)
-		note(c)
-	}
+	keeper.Confine(&o, "gpu")
 	s := slot.New(o)
 	m.t.Cleanup(func() { require.NoError(m.t, s.Stop(context.Background())) })
 	return s, launch.Task{Name: function, Python: m.tasks + ":" + function, Interpreter: python(), Dir: filepath.Dir(m.tasks),
-		PassEnv: []string{"PYTHONPATH"}}, keeper
+		PassEnv: []string{"PYTHONPATH"}}
 }
 
 // A process that fills its budget nearly, and needs all of it, goes on: it is neither
@@ -109,7 +81,7 @@ func TestGPU_NearlyFull(t *testing.T) {
 			before := m.used()
 			context := (&health.Prober{Python: python()}).Try(t.Context(), m.device.UUID).Context
 			require.Positive(t, context)
-			s, task, _ := m.watched("full", budget, budget, func(session.Cap) {})
+			s, task := m.watched("full", budget)
 			item, err := json.Marshal(object{"framework": framework, "upto": budget * 97 / 100})
 			require.NoError(t, err)
 			var held []int64

@@ -120,7 +120,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	defer watching.Wait()
 	defer cancel()
 	o := slot.Options{Name: "cpu/0", Device: gpu.CPU, Runtime: runtime, Env: map[string]string{"CUDA_VISIBLE_DEVICES": ""}}
-	keeper.Confine(&o, placements[0], placements[0].Groups[0])
+	keeper.Confine(&o, "cpu")
 	s := slot.New(o)
 	defer func() { require.NoError(t, s.Stop(context.Background())) }()
 	log := filepath.Join(m.dir, "lived")

@@ -226,16 +226,6 @@ def wander(item):
     return overrun(item)
 
 
-def convolve(_):
-    """A product of matrices and a convolution, which load cuBLAS and cuDNN."""
-    torch = _backend("torch").torch
-    if "images" not in _kept:
-        _kept["images"] = torch.full((8, 3, 64, 64), 1.0, device="cuda"), torch.full((16, 3, 3, 3), 1.0, device="cuda")
-    square = torch.full((256, 256), 1.0, device="cuda")
-    torch.matmul(square, square)
-    return float(torch.nn.functional.conv2d(*_kept["images"]).sum())
-
-
 def full(item):
     """{"framework", "upto"}: takes memory for good until NVML lists so many bytes of this process, then works with 1 MiB more."""
     backend = _backend(item["framework"])

@@ -53,31 +53,6 @@ def reset_peaks() -> None:
         pass
 
 
-def reserved(begins: str = "") -> Optional[int]:
-    """The bytes that all allocators have taken, on all devices, or None where one does not tell; begins is torch while its start is
-    under way, of which it says nothing itself.
-    """
-    total = 0
-    for name, ask in _RESERVED.items():
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        try:
-            if name == "torch" and begins != name and not module.cuda.is_initialized():
-                continue
-            total += ask(module)
-        except Exception:
-            return None
-    return None if "tensorflow" in sys.modules else total
-
-
-_RESERVED: dict[str, Callable[[Any], int]] = {
-    "torch": lambda torch: sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count())),
-    "cupy": lambda cupy: cupy.get_default_memory_pool().total_bytes() if cuda_begun() else 0,
-    "jax": lambda jax: sum((device.memory_stats() or {})["pool_bytes"] for device in jax_devices(jax)),
-}
-
-
 def _usage(live: int, taken: int, peak: int) -> Usage:
     return Usage(live, max(taken, live), max(peak, live))
 

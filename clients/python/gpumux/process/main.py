@@ -104,9 +104,9 @@ def _serve(wire, ended, forks) -> int:
     sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
     process = os.getpid()
 
-    def report(framework, error, reserved) -> None:
+    def report(framework, error) -> None:
         if os.getpid() == process:
-            wire.cap(framework, error, reserved)
+            wire.cap(framework, error)
 
     memory.cap(hello.get("room") or 0, report)
     if forks:

@@ -25,21 +25,15 @@ _TRIED, _ASKED = 32 << 20, 128 << 20
 # JAX's names for the share of a device that it may take.
 _FRACTION, _OLD_FRACTION = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
-Tell = Callable[[str, Optional[str], Optional[int]], None]
-"""Reports a framework, why its limit does not hold or None, and the bytes of its allocator where they are known."""
+Tell = Callable[[str, Optional[str]], None]
+"""Reports a framework, and why its limit does not hold or None."""
 
 # Frameworks that do not say when they begin to use the device: the test of their limit, which is False until they have begun, and the
 # report.
 _untried: dict[str, tuple[Callable[[Any], bool], Tell]] = {}
 
-# Frameworks whose limit holds, with the report.
-_capped: dict[str, Tell] = {}
 
-# How often prove was called, and when the next measurement is due: libraries such as cuBLAS and cuDNN load with the first items.
-_calls, _due = 0, 2
-
-
-def cap(room: int, tell: Optional[Tell] = None) -> None:
+def cap(room: int, tell: Tell = lambda name, why: None) -> None:
     """Limit the frameworks that the task will import to so many bytes on each device; 0: they are not limited."""
     if not room:
         return
@@ -48,41 +42,24 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
     os.environ["GPUMUX_ROOM"] = str(room)
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _CHILD)]
     os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *folders])
-
-    def told(name: str, why: Optional[str], reserved: Optional[int]) -> None:
-        if not why and tell:
-            _capped[name] = tell
-        if tell:
-            tell(name, why, reserved)
-
-    _untried["cupy"] = _cupy, told
-    _untried["jax"] = lambda jax: _jax(jax, room), told
-    _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, room), told
+    _untried["cupy"] = _cupy, tell
+    _untried["jax"] = lambda jax: _jax(jax, room), tell
+    _untried["tensorflow"] = lambda tf: _tensorflow_holds(tf, room), tell
     sys.meta_path.insert(
         0,
         AfterImport(
             {
-                "torch": lambda torch: _torch(torch, room, told),
-                "tensorflow": lambda tf: _tensorflow(tf, room, told),
+                "torch": lambda torch: _torch(torch, room, tell),
+                "tensorflow": lambda tf: _tensorflow(tf, room, tell),
                 "jaxlib.xla_client": _one_fraction,
             },
-            lambda name, why: (_untried.pop(name, None), _warn(name, why, told)),
+            lambda name, why: (_untried.pop(name, None), _warn(name, why, tell)),
         ),
     )
 
 
 def prove() -> None:
-    """Test the limits of frameworks that have begun to use the device since the last call; between two items. Now and then report anew
-    what the allocators hold, for the worker to measure what the process takes beside them.
-    """
-    global _calls, _due
-    _calls += 1
-    if _calls >= _due:
-        _due *= 2
-        for name, tell in list(_capped.items())[:1]:
-            reserved = allocators.reserved()
-            if reserved is not None:
-                tell(name, None, reserved)
+    """Test the limits of frameworks that have begun to use the device since the last call; between two items."""
     for name in [name for name in _untried if name in sys.modules]:
         check, tell = _untried[name]
         try:
@@ -92,7 +69,7 @@ def prove() -> None:
         else:
             if not begun:
                 continue
-            tell(name, None, allocators.reserved())
+            tell(name, None)
         del _untried[name]
 
 
@@ -150,7 +127,7 @@ def _torch(torch: Any, room: int, tell: Tell) -> None:
                 torch.cuda.set_per_process_memory_fraction(min(1.0, room / total), index)
         if passed:
             raise RuntimeError(passed)
-        tell("torch", None, allocators.reserved(begins="torch"))
+        tell("torch", None)
 
     # torch's own queue of calls for CUDA's start, such as seeds; it runs them at once when CUDA is up.
     torch.cuda._lazy_call(lambda: _try("torch", limit, tell))
@@ -301,7 +278,7 @@ def _try(name: str, action: Callable[[], None], tell: Tell) -> bool:
 def _warn(name: str, why: str, tell: Tell) -> None:
     print(f"gpumux: {name} is not limited to the slot's memory by itself: {why}", file=sys.stderr)
     try:
-        tell(name, why, None)
+        tell(name, why)
     except OSError:
         # The worker is gone.
         pass

@@ -280,23 +280,11 @@ class Wire:
         head = b'{"type":"kept","count":%d,"bytes":%d}\n' % (count, size)
         self._say(head)
 
-    def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
-        """A framework begins to use the device, and its own limit holds, or error says why not. With reserved, the bytes of the
-        allocators, the main thread waits until the worker has measured what the process holds beside them. Any thread may call it.
-        """
-        main = threading.get_ident() == self._main
-        header: dict = {"type": "cap", "framework": framework}
+    def cap(self, framework: str, error: str | None) -> None:
+        """A framework begins to use the device, and its own limit holds, or error says why not. Any thread may call it."""
+        header = {"type": "cap", "framework": framework}
         if error:
             header["error"] = error
-        if reserved is not None and main:
-            if reserved:
-                header["reserved"] = reserved
-            header["wait"] = True
-        if main:
-            self._header(header)
-            if "wait" in header:
-                self.await_next()
-            return
         self._say(_dumps(header).encode() + b"\n")
 
     def result(
