@@ -105,7 +105,7 @@ func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
 		switch flag.Name {
 		case "in", "range", "glob", "key", "pool", "reduce":
 			m.when(empty, "--%s is empty", flag.Name)
-		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output":
+		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
 		case "address", "namespace", "store":
 			m.when(f.local, "--%s does not go with --local, which has a server and a store of its own", flag.Name)

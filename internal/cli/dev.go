@@ -55,7 +55,6 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
 	f.registerStart(flags, "")
-	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", visibleUsage)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
@@ -117,8 +116,7 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start,
-		VisibleDevices: f.task.VisibleDevices}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
 	if noGPU, err = o.Place(ctx, []string{"gpu", "cpu"}, f.pool); err != nil {
 		return o, "", err
 	}

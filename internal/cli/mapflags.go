@@ -80,7 +80,6 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	f.registerStart(flags, local)
-	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", local+visibleUsage)
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
@@ -90,8 +89,6 @@ func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
 }
 
 const devicesUsage = "also UUIDs, 'model=H100' or 'memory>=40GiB', free for those with room beside others, and cpu"
-
-const visibleUsage = "what CUDA_VISIBLE_DEVICES holds: uuid (default), or index for programs that read numbers alone"
 
 const pythonUsage = "the Python to use (default python3)"
 
@@ -256,7 +253,7 @@ func passedHere(a *app, asked []string) []string {
 
 // flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "gpus_per_slot": "--gpus-per-slot", "devices": "--devices", "sharing": "--sharing",
-	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "visible_devices": "--visible-devices", "python_dir": "--tasks", "command": "the command"}
+	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -75,9 +74,6 @@ func (t Task) Environ(home string, slot map[string]string) []string {
 			delete(env, name) // GCC's OpenMP complains of an empty one
 		}
 	}
-	if visible := env["CUDA_VISIBLE_DEVICES"]; t.Indices != nil && visible != "" {
-		env["CUDA_VISIBLE_DEVICES"] = t.byIndex(visible)
-	}
 	if t.Python != "" {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
@@ -86,17 +82,6 @@ func (t Task) Environ(home string, slot map[string]string) []string {
 		list = append(list, name+"="+env[name])
 	}
 	return list
-}
-
-// byIndex turns a list of UUIDs with commas into one of indices.
-func (t Task) byIndex(uuids string) string {
-	names := strings.Split(uuids, ",")
-	for i, uuid := range names {
-		if index, known := t.Indices[uuid]; known {
-			names[i] = strconv.Itoa(index)
-		}
-	}
-	return strings.Join(names, ",")
 }
 
 // locked names belong to the slot: its device and share are not the task's to set.

@@ -35,7 +35,7 @@ func TestEnviron_WhoDecides(t *testing.T) {
 		"its own threads":                  {variable: "OMP_NUM_THREADS", worker: "8", passed: true, env: map[string]string{"OMP_NUM_THREADS": "4"}, want: "4"},
 		"no threads, which it manages":     {variable: "OMP_NUM_THREADS", env: map[string]string{"OMP_NUM_THREADS": ""}},
 		"no threads that are passed on":    {variable: "OMP_NUM_THREADS", passed: true},
-		"the slot's device over its own":   {variable: "CUDA_VISIBLE_DEVICES", env: map[string]string{"CUDA_VISIBLE_DEVICES": "7"}, want: "1,0"},
+		"the slot's device over its own":   {variable: "CUDA_VISIBLE_DEVICES", env: map[string]string{"CUDA_VISIBLE_DEVICES": "7"}, want: "GPU-b,GPU-a"},
 		"the slot's share over its own":    {variable: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", env: map[string]string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "x"}, want: "0=8G"},
 		"the map's argument, as its own":   {variable: "GPUMUX_ARG", env: map[string]string{"GPUMUX_ARG": "1"}, want: "1"},
 		"the slot's home":                  {variable: "HOME", worker: "/root", want: "/home"},
@@ -48,7 +48,7 @@ func TestEnviron_WhoDecides(t *testing.T) {
 			t.Setenv("HOME", "/root")
 			t.Setenv("XDG_CACHE_HOME", "")
 			t.Setenv(c.variable, c.worker)
-			task := launch.Task{Python: "a.py:f", Env: c.env, Indices: map[string]int{"GPU-a": 0, "GPU-b": 1}}
+			task := launch.Task{Python: "a.py:f", Env: c.env}
 			if c.passed {
 				task.PassEnv = []string{c.variable}
 			}

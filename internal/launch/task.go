@@ -49,8 +49,6 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
-	// Indices, by UUID, replace the UUIDs in CUDA_VISIBLE_DEVICES. Default: the UUIDs stay.
-	Indices map[string]int
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.

@@ -48,8 +48,6 @@ type TaskOptions struct {
 	PassEnv []string
 	// Start bounds the start of a process. Default 5 min.
 	Start gpumux.Duration
-	// VisibleDevices is uuid (default) or index: how CUDA_VISIBLE_DEVICES names devices.
-	VisibleDevices string
 	// Reduce is the map's task that makes one value of a pair.
 	Reduce string
 }
@@ -60,7 +58,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start, VisibleDevices: o.VisibleDevices}}
+	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start}}
 	if len(o.Command) > 0 {
 		t.command(o)
 	} else if err := t.function(name, o); err != nil {
@@ -70,7 +68,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if o.Reduce == "" {
 		return t, nil
 	}
-	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start, VisibleDevices: o.VisibleDevices})
+	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
 	if err != nil {
 		return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
 	}

@@ -33,9 +33,6 @@ func (l *problems) checkMPS(u Use) {
 	if u.PerSlot > 1 {
 		add("gpus_per_slot", "%d with sharing: mps, whose server is one per GPU; leave gpus_per_slot out, or %s", u.PerSlot, instead)
 	}
-	if u.ByIndex {
-		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
-	}
 	pipe, named := mps.Pipe(), os.Getenv(mps.PipeVariable) != ""
 	_, lacking := exec.LookPath(mps.Program)
 	switch {

@@ -25,9 +25,7 @@ type Use struct {
 	Slots, PerSlot int
 	Auto           bool
 	Memory         gpumux.Size
-	// ByIndex: some processes want a device's number.
-	ByIndex bool
-	Devices []gpu.Device
+	Devices        []gpu.Device
 }
 
 // MaxClients of an MPS server on a device of the Volta generation or later.

@@ -165,13 +165,9 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 
 // checkSharing reports what the pools' ways to share cannot work with.
 func (c Config) checkSharing(placements []Placement, r *report) {
-	numbers := false
-	for _, t := range c.Tasks {
-		numbers = numbers || t.VisibleDevices == "index"
-	}
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
-		use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, ByIndex: numbers, Devices: p.devices()}
+		use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Devices: p.devices()}
 		var known []gpumux.Problem
 		for _, problem := range sharing.Mode(p.Sharing).Check(use) {
 			if !slices.Contains(known, problem) {

@@ -97,7 +97,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 		r.add("contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
 	}
 	placements := c.placements(inventory, r)
-	tasks := c.catalog(inventory, r)
+	tasks := c.catalog(r)
 	if err := r.err(c.file); err != nil {
 		return nil, nil, err
 	}

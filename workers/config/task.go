@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/strict"
 )
@@ -50,9 +49,6 @@ type Task struct {
 	Timeout gpumux.Duration `json:"timeout"`
 	// Recycle replaces a persistent process after so many items. Default: never.
 	Recycle int `json:"recycle"`
-	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
-	// for programs that take only numbers. Default uuid.
-	VisibleDevices string `json:"visible_devices"`
 	// Output is the format of a command's output: json or text. Default json.
 	Output string `json:"output"`
 }
@@ -60,7 +56,7 @@ type Task struct {
 var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
 
 // catalog resolves every task, or reports what is wrong with it.
-func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
+func (c Config) catalog(r *report) *Catalog {
 	if len(c.Tasks) == 0 && c.file != "" {
 		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	}
@@ -69,7 +65,6 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 		at := strict.Member("tasks", name)
 		t := c.Tasks[name]
 		task := c.task(name, at, t, r)
-		task.Indices = t.indices(at+".visible_devices", inventory, r)
 		prefix, isFolder := strings.CutSuffix(name, "*") // "sweep/" of "sweep/*", and "" of "*"
 		isFolder = isFolder && (prefix == "" || strings.HasSuffix(prefix, "/"))
 		switch {
@@ -88,22 +83,6 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 	// The longest prefix is the most exact one.
 	slices.SortFunc(tasks.folders, func(a, b folder) int { return len(b.prefix) - len(a.prefix) })
 	return tasks
-}
-
-// indices are the nvidia-smi numbers of GPUs by UUID, for a task that wants them, or nil.
-func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string]int {
-	if oneOf(r, at, t.VisibleDevices, "uuid", "index"); t.VisibleDevices != "index" {
-		return nil
-	}
-	indices := map[string]int{}
-	for _, d := range inventory.GPUs() {
-		if d.Kind == gpu.KindMIG {
-			r.add(at, "index, but %s is a MIG instance, which only its UUID names; leave visible_devices out, or serve this task on other hosts", d)
-			break
-		}
-		indices[d.UUID] = d.Index
-	}
-	return indices
 }
 
 // task makes what a slot starts and reports every mistake on the way.

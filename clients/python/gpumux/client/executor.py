@@ -53,7 +53,6 @@ class Executor(concurrent.futures.Executor):
         start_timeout: Optional[float] = None,
         attempts: Optional[int] = None,
         python: Optional[str] = None,
-        visible_devices: Optional[str] = None,
         gpus_per_slot: Optional[int] = None,
         pass_env: Sequence[str] = (),
     ) -> None:
@@ -61,7 +60,7 @@ class Executor(concurrent.futures.Executor):
             raise TypeError(f"slots={slots!r} and max_workers={max_workers!r} are one option; give one of them")
         options = dict(
             slots=max_workers if slots is None else slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout,
-            start_timeout=start_timeout, attempts=attempts, python=python or sys.executable, visible_devices=visible_devices,
+            start_timeout=start_timeout, attempts=attempts, python=python or sys.executable,
             gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
         )
         self._calls = calls = _Calls(options, initializer and (initializer, tuple(initargs)))

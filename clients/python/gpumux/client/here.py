@@ -50,7 +50,6 @@ def map(
     progress: Optional[bool] = None,
     show_output: bool = False,
     python: Optional[str] = None,
-    visible_devices: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
 ) -> Rows:
@@ -92,7 +91,7 @@ def map(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
-        python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+        python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
     )
     return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
         raise_faults=raise_faults)
@@ -126,7 +125,6 @@ def stream(
     progress: Optional[bool] = None,
     show_output: bool = False,
     python: Optional[str] = None,
-    visible_devices: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
 ) -> Rows:
@@ -141,7 +139,7 @@ def stream(
     options = dict(
         key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=timeout,
         start_timeout=start_timeout, attempts=attempts, arg=arg, ordered=ordered, python=python or sys.executable,
-        visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+        gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
     )
     return _start(["stream"], function, items, more, None, pickle, options, show=progress, show_output=show_output, raise_faults=raise_faults,
         ahead=ahead)
