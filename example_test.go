@@ -126,7 +126,6 @@ func ExampleKinds() {
 	// task_error   ends the process: false  about memory: false
 	// bad_input    ends the process: false  about memory: false
 	// canceled     ends the process: false  about memory: false
-	// slot_lost    ends the process: false  about memory: false
 }
 
 // What a map with few results comes to.

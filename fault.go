@@ -28,13 +28,11 @@ const (
 	FaultBadInput FaultKind = "bad_input"
 	// FaultCanceled: the map was cancelled while the item ran.
 	FaultCanceled FaultKind = "canceled"
-	// FaultSlotLost: a lease has no slot any more, or lost what lay in its process.
-	FaultSlotLost FaultKind = "slot_lost"
 )
 
 // Kinds are all kinds of faults.
 func Kinds() []FaultKind {
-	return []FaultKind{FaultDeviceOOM, FaultBudget, FaultHostOOM, FaultCrash, FaultTimeout, FaultDeviceLost, FaultTaskError, FaultBadInput, FaultCanceled, FaultSlotLost}
+	return []FaultKind{FaultDeviceOOM, FaultBudget, FaultHostOOM, FaultCrash, FaultTimeout, FaultDeviceLost, FaultTaskError, FaultBadInput, FaultCanceled}
 }
 
 // Memory reports whether the fault is about memory, so that a larger budget can help.

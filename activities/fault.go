@@ -134,6 +134,9 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	return k
 }
 
+// largestResult is the most bytes of a value that travels inline.
+const largestResult = 1 << 20
+
 // tooLarge is the fault of an item whose result nothing but the history can take.
 func tooLarge(task string, bytes int) *gpumux.Fault {
 	return &gpumux.Fault{

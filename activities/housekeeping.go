@@ -37,7 +37,7 @@ type Housekeeping struct {
 func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.indexSource), contract.FindParts: checked(l.findParts), contract.MergeParts: checked(l.mergeParts),
-		contract.WriteList: checked(l.writeList), contract.Forget: checked(l.forget), contract.ReadPage: checked(l.readPage),
+		contract.WriteList: checked(l.writeList), contract.ReadPage: checked(l.readPage),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -174,11 +174,4 @@ func (l *Housekeeping) writeList(ctx context.Context, in contract.ListInput) (co
 	defer heartbeat(ctx)()
 	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)
 	return work, classify(err)
-}
-
-// forget deletes a resident that did not arrive where it was to move. The answer says
-// nothing.
-func (l *Housekeeping) forget(ctx context.Context, in contract.Moving) (struct{}, error) {
-	defer heartbeat(ctx)()
-	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))
 }

@@ -52,7 +52,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	before := objects()
 
 	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
-	for _, key := range []string{"store.json", sourceKey, source.Index, "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
+	for _, key := range []string{"store.json", sourceKey, source.Index, "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
 		for _, name := range []string{key, l.store.Objects.Locate(key)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{
@@ -62,17 +62,12 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},
 				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: contract.Runs{{End: 3}}},
-				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(key, "leases/", "leases/../leases/", 1)},
 			} {
 				_, err := l.env.ExecuteActivity(what, in)
 				var refused *temporal.ApplicationError
 				require.ErrorAs(t, err, &refused, "%s of %s", what, name)
 				require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s of %s: %v", what, name, err)
 				require.True(t, refused.NonRetryable())
-			}
-			if !strings.HasPrefix(key, contract.ResidentsFolder) {
-				require.Error(t, contract.SlotCall{Save: &gpumux.Resident{}, Object: name}.Validate())
-				require.Error(t, contract.SlotCall{Load: &gpumux.Resident{}, Object: name}.Validate())
 			}
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
@@ -264,42 +262,4 @@ func (h *Handle) Sick(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return fleet.Sick(h.starter.fleet().AllOffers(ctx), in.Rungs()), nil
-}
-
-// LeaseInfo is a workflow of somebody's own and the slots that its leases hold; one
-// without a slot waits for it.
-type LeaseInfo struct {
-	ID      string        `json:"id"`
-	Type    string        `json:"type"`
-	Status  Status        `json:"status"`
-	Started time.Time     `json:"started"`
-	Leases  []gpumux.Seat `json:"leases"`
-}
-
-// Leases returns a workflow's leases, some seconds old.
-func (s *Starter) Leases(ctx context.Context, id string) (*LeaseInfo, error) {
-	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
-	if errors.As(err, new(*serviceerror.NotFound)) {
-		return nil, &NotFoundError{ID: id}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up workflow %s: %w", id, err)
-	}
-	info := answer.GetWorkflowExecutionInfo()
-	l := &LeaseInfo{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []gpumux.Seat{}}
-	for _, a := range answer.GetPendingActivities() {
-		if a.GetActivityType().GetName() != contract.HoldSlot {
-			continue
-		}
-		var at gpumux.Seat
-		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
-			// Where the codec of a heartbeat is missing the rest still counts.
-			err := s.registry().data.FromPayloads(a.GetHeartbeatDetails(), &at)
-			if err != nil || at.Slot != "" { // else it waits at the worker for one
-				at.Worker = a.GetLastWorkerIdentity()
-			}
-		}
-		l.Leases = append(l.Leases, at)
-	}
-	return l, nil
 }

@@ -218,7 +218,7 @@ type NotMapError struct{ ID, Type string }
 
 // Error says what to do.
 func (e *NotMapError) Error() string {
-	return fmt.Sprintf("%q is a workflow of type %s, no map; give another ID", e.ID, e.Type)
+	return fmt.Sprintf("%q is a workflow of type %s, no map (%s); give another ID", e.ID, e.Type, gpumux.MapWorkflow)
 }
 
 // NotFoundError says that there is no such map.

@@ -252,8 +252,7 @@ func (s *sizing) look() (*slotSearch, float64, int64) {
 		}
 	}
 	// A device may have been cordoned, or have come back.
-	load := s.pool.Load()
-	slots := load.Slots - load.Leased
+	slots := s.pool.Load().Slots
 	if slots != s.slots || working > slots { // calls of a larger number may still run
 		s.slots = slots
 		s.measure(time.Time{})

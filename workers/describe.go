@@ -24,9 +24,7 @@ func (w *Worker) Describe() contract.WorkerInfo {
 			}
 		}
 		if i < len(w.pools) {
-			load := w.pools[i].Load()
-			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
-			info.Seats, info.Cordoned = seats(w.pools[i]), w.pools[i].Cordons()
+			info.Busy, info.Seats, info.Cordoned = w.pools[i].Load().Busy, seats(w.pools[i]), w.pools[i].Cordons()
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)
@@ -65,9 +63,7 @@ func seats(p *pool.Pool) (all []contract.SlotInfo) {
 			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()}
 		if r := stats.Running; r != nil {
 			info.For, info.Progress = gpumux.Duration(max(time.Millisecond, time.Since(r.Began).Round(time.Millisecond))), r.Progress
-			if r.Index >= 0 {
-				info.Item, info.Map = &r.Index, r.Map
-			}
+			info.Item, info.Map = &r.Index, r.Map
 		}
 		if s := stats.Starting; s != nil {
 			info.Task, info.For = s.Task, gpumux.Duration(max(time.Millisecond, time.Since(s.Began).Round(time.Millisecond)))

@@ -229,8 +229,6 @@ var (
 	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
 	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
-	descLeased    = prometheus.NewDesc("gpumux_slots_leased", "Slots that leases have at this moment.", []string{"pool"}, nil)
-	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
 	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
@@ -254,9 +252,7 @@ func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 	g.mu.Unlock()
 	for _, p := range pools {
 		showSlots(value, p)
-		load := p.Load()
-		value(descOpen, prometheus.GaugeValue, float64(load.Slots), p.Name)
-		value(descLeased, prometheus.GaugeValue, float64(load.Leased), p.Name)
+		value(descOpen, prometheus.GaugeValue, float64(p.Load().Slots), p.Name)
 	}
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
@@ -281,7 +277,6 @@ func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...st
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), p.Name, h.Name, reason)
 		}
-		value(descResidents, prometheus.GaugeValue, float64(stats.ResidentBytes), p.Name, h.Name)
 		value(descPeak, prometheus.GaugeValue, float64(h.Peak()), p.Name, h.Name)
 	})
 	for device, states := range devices {

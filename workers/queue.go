@@ -127,22 +127,17 @@ func (w *Worker) ownQueue() queue {
 	}}
 }
 
-// poolQueues returns the queues of a pool: of its calls, of leases and of watches.
+// poolQueues returns the queues of a pool: of its calls and of watches.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *sizing) []queue {
 	name := names.PoolQueue(p.Name)
-	lease := contract.LeaseQueue(name)
-	s := newSupplier(pl.Load, lease)
+	s := newSupplier(pl.Load)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
-	slots := func(name string, polls int) worker.Options {
-		o := w.options(name)
-		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(polls, maxPolls)
-		o.Tuner = newTuner(s)
-		return o
-	}
+	o := w.options(name)
+	o.DisableWorkflowWorker = true
+	o.MaxConcurrentActivityTaskPollers = min(p.MaxSlots*len(p.Groups), maxPolls)
+	o.Tuner = newTuner(s)
 	run := &runner{
-		host: w.host, identity: w.identity,
 		pool: pl, tasks: w.tasks, halt: w.halt, args: &w.args, sizing: size,
 		metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 		examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
@@ -160,37 +155,12 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		runs.Reported = w.reports.after
 	}
 	w.direct[p.Name] = runs
-	queues := []queue{
-		{name, slots(name, p.MaxSlots*len(p.Groups)), func(r worker.Registry) { runs.Register(r) }},
-		w.watchQueue(name, pl),
-	}
-	if pl.Leases > 0 {
-		queues = append(queues, queue{lease, slots(lease, pl.Leases), func(r worker.Registry) {
-			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
-		}}, w.watchQueue(lease, pl))
-	}
-	return queues
-}
-
-// serveLease serves the queue of a lease until stop is called.
-func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
-	o := w.options(name)
-	o.DisableWorkflowWorker = true
-	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a worker
-	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
-	// Nothing runs by then, but the last results must go out before the lease ends.
-	o.WorkerStopTimeout = 2 * time.Second
-	served := worker.New(w.client, name, o)
-	register(served)
-	if err := served.Start(); err != nil {
-		return nil, err
-	}
-	return served.Stop, nil
+	return []queue{{name, o, func(r worker.Registry) { runs.Register(r) }}, w.watchQueue(pl)}
 }
 
 // watchQueue lets maps find out whether anybody serves a pool's queue.
-func (w *Worker) watchQueue(beside string, pl *pool.Pool) queue {
-	name := contract.WatchQueue(beside)
+func (w *Worker) watchQueue(pl *pool.Pool) queue {
+	name := contract.WatchQueue(names.PoolQueue(pl.Name))
 	serves := func() bool { return pl.Load().Slots > 0 }
 	o := w.options(name)
 	o.DisableWorkflowWorker = true

@@ -25,10 +25,8 @@ import (
 
 // runner runs the calls of a pool.
 type runner struct {
-	// host and identity are the worker's.
-	host, identity string
-	pool           *pool.Pool
-	tasks          *config.Catalog
+	pool  *pool.Pool
+	tasks *config.Catalog
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
 	// args are shared by all runners of the worker.
@@ -59,23 +57,64 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	ctx, cancel := until(ctx, r.halt)
 	defer cancel()
 
-	waiting := ctx
-	if call.Patience > 0 && !call.Whole {
-		var stop context.CancelFunc
-		waiting, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
-		defer stop()
-	}
-	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
+	h, err := r.acquire(ctx, call, task)
 	if err != nil {
 		return err
 	}
 	defer r.pool.Release(h)
+	stint := r.sizing.Begin(h, task.Name, call.Edition, call.Whole)
+	defer stint.End()
+	share := r.share(h.Group)
+	if err := share.Await(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
 	if err := checkContact(held); err != nil {
 		return err
 	}
-	stint := r.sizing.Begin(h, task.Name, call.Edition, call.Whole)
-	defer stint.End()
-	return r.runIn(ctx, held, h, task, call, work, stint)
+	call.Task = task.Name
+	if call.Whole {
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String("pool", r.pool.Name),
+			zap.String("device", h.Group), zap.String("task", task.Name))
+		for _, beside := range h.Beside {
+			if err := beside.Clear(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	span := tracing.Begin(ctx, call, h.Name, h.Group)
+	granted := r.granted(held, h, call)
+	granted.Trace = span.Parent()
+	granted.Work = span.Items(&counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}})
+	err = h.Run(ctx, task, granted)
+	fault, faulted := errors.AsType[*gpumux.Fault](err)
+	if !faulted {
+		span.End("")
+	} else {
+		span.End(string(fault.Kind))
+		share.Siblings(ctx, began, call.Whole, fault)
+		r.examineDevice(ctx, h, fault)
+	}
+	if err != nil {
+		// If the server has handed the chunk on meanwhile, no item is to blame.
+		err = cmp.Or(checkContact(held), err)
+	}
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && !fault.Repeated {
+		h.Faults.Add(1)
+		r.report(ctx, task.Name, fault)
+		stint.Failed(fault.Kind)
+	}
+	return err
+}
+
+// acquire waits for a slot.
+func (r *runner) acquire(ctx context.Context, call calls.Call, task launch.Task) (*pool.Seat, error) {
+	if call.Patience > 0 && !call.Whole {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
+		defer stop()
+	}
+	return r.pool.Acquire(ctx, pool.Want{Task: task.Name, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
 }
 
 // task finds the task of a call, and adds the call's argument.
@@ -108,54 +147,6 @@ func until(ctx, end context.Context) (context.Context, func()) {
 		stop()
 		cancel(nil)
 	}
-}
-
-// runIn runs a call in the slot that it has.
-func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call,
-	work calls.Work, stint *stint) error {
-	share := r.share(h.Group)
-	if err := share.Await(ctx); err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := checkContact(held); err != nil {
-		return err
-	}
-	call.Task = task.Name
-	if call.Whole {
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String("pool", r.pool.Name),
-			zap.String("device", h.Group), zap.String("task", task.Name))
-		for _, beside := range h.Beside {
-			if err := beside.Clear(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	span := tracing.Begin(ctx, call, h.Name, h.Group)
-	granted := r.granted(held, h, call)
-	granted.Trace = span.Parent()
-	granted.Work = span.Items(&counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}})
-	err := h.Run(ctx, task, granted)
-	fault, faulted := errors.AsType[*gpumux.Fault](err)
-	if !faulted {
-		span.End("")
-	} else {
-		span.End(string(fault.Kind))
-		share.Siblings(ctx, began, call.Whole, fault)
-		r.examineDevice(ctx, h, fault)
-	}
-	if err != nil {
-		// If the server has handed the chunk on meanwhile, no item is to blame.
-		err = cmp.Or(checkContact(held), err)
-	}
-	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
-		if !fault.Repeated {
-			h.Faults.Add(1)
-			r.report(ctx, task.Name, fault)
-			stint.Failed(fault.Kind)
-		}
-	}
-	return err
 }
 
 // granted adds to a call what its slot and its process may have.

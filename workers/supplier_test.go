@@ -15,15 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the
-// supplier never asks for is nil.
-type permitInfo struct {
-	worker.SlotReservationInfo
-	queue string
-}
-
-func (i permitInfo) TaskQueue() string { return i.queue }
-
+// permitUse is what the SDK passes to a supplier. What the supplier never asks for is
+// nil.
 type permitUse struct {
 	worker.SlotReleaseInfo
 	permit *worker.SlotPermit
@@ -36,34 +29,36 @@ type fakeVacancies struct {
 	mu sync.Mutex
 	// soon are of those that are busy.
 	all, busy, soon int
-	// leased is how many slots leases have, most how many they may have.
-	leased, limit int
 	// joined are calls beside the first one of a slot, spare slots with room for another.
 	joined, spare int
+}
+
+func (f *fakeVacancies) set(all, busy, soon int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all, f.busy, f.soon = all, busy, soon
 }
 
 func (f *fakeVacancies) Load() pool.Load {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return pool.Load{Slots: f.all, Free: f.all - f.busy, Soon: f.soon, Leased: f.leased, Leasable: f.limit - f.leased, Joined: f.joined, Spare: f.spare}
+	return pool.Load{Slots: f.all, Free: f.all - f.busy, Soon: f.soon, Joined: f.joined, Spare: f.spare}
 }
-
-const poolQueue, leaseQueue = "gpumux.gpu", "gpumux.gpu.lease"
 
 func testSupplier(slots int) (*supplier, *fakeVacancies) {
 	fake := &fakeVacancies{all: slots}
-	s := newSupplier(fake.Load, leaseQueue)
-	s.worked = map[string]time.Time{poolQueue: time.Now(), leaseQueue: time.Now()}
+	s := newSupplier(fake.Load)
+	s.worked = time.Now()
 	return s, fake
 }
 
 // reserve asks in the background; the channel has the permit when it comes. It returns
 // when the supplier has answered or waits.
-func reserve(t *testing.T, s *supplier, queue string) <-chan *worker.SlotPermit {
+func reserve(t *testing.T, s *supplier) <-chan *worker.SlotPermit {
 	t.Helper()
 	got := make(chan *worker.SlotPermit, 1)
 	go func() {
-		if permit, err := s.ReserveSlot(t.Context(), permitInfo{queue: queue}); err == nil {
+		if permit, err := s.ReserveSlot(t.Context(), nil); err == nil {
 			got <- permit
 		}
 	}()
@@ -94,21 +89,19 @@ func TestSupplier_ASlotWithRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(2)
 		fake.busy = 2
-		for range 2 {
-			s.polls = append(s.polls, &poll{queue: poolQueue, used: true})
-		}
-		first := reserve(t, s, poolQueue)
-		time.Sleep(2 * young)
+		s.working = 2
+		first := reserve(t, s)
+		synctest.Wait()
 		require.False(t, granted(first))
 		fake.spare = 1
 		s.wake()
 		s.mark(now(t, first))
-		second := reserve(t, s, poolQueue)
-		time.Sleep(2 * young)
+		second := reserve(t, s)
+		synctest.Wait()
 		require.False(t, granted(second), "the room is for what has come")
 		fake.joined, fake.spare = 1, 0
 		s.wake()
-		time.Sleep(2 * young)
+		synctest.Wait()
 		require.False(t, granted(second), "there is none left")
 		fake.spare = 1
 		s.wake()
@@ -116,29 +109,21 @@ func TestSupplier_ASlotWithRoom(t *testing.T) {
 	})
 }
 
-// A queue without work has one poll open. Work on it lets all slots ask, on no other
-// queue.
+// A queue without work has one poll open. Work on it lets all slots ask.
 func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(4)
 		time.Sleep(awake + time.Second)
-		first := now(t, reserve(t, s, poolQueue))
-		fake.limit = 3
-		another := now(t, reserve(t, s, leaseQueue))
-		second, third, fourth := reserve(t, s, poolQueue), reserve(t, s, poolQueue), reserve(t, s, leaseQueue)
-		time.Sleep(2 * young)
-		require.False(t, granted(second) || granted(third) || granted(fourth))
+		first := now(t, reserve(t, s))
+		second, third := reserve(t, s), reserve(t, s)
+		time.Sleep(time.Second)
+		require.False(t, granted(second) || granted(third))
 		start := time.Now()
+		fake.set(4, 1, 0)
 		s.mark(first)
-		fake.mu.Lock()
-		fake.busy = 1
-		fake.mu.Unlock()
 		now(t, second)
 		now(t, third)
 		require.Zero(t, time.Since(start))
-		require.False(t, granted(fourth))
-		s.done(another) // an empty poll is followed by one
-		now(t, fourth)
 	})
 }
 
@@ -147,42 +132,11 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 		s, _ := testSupplier(4)
 		start := time.Now()
 		for range 4 {
-			now(t, reserve(t, s, poolQueue))
+			now(t, reserve(t, s))
 		}
 		require.Zero(t, time.Since(start))
 		require.Equal(t, 4, s.MaxSlots())
-		require.Nil(t, s.TryReserveSlot(permitInfo{queue: poolQueue}))
-	})
-}
-
-// Leases that wait for a slot of the worker keep no slot from maps, and no more of them
-// are asked for.
-func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeVacancies{all: 2, limit: 2}
-		s := newSupplier(fake.Load, leaseQueue)
-		s.worked[leaseQueue] = time.Now()
-		first, second := now(t, reserve(t, s, leaseQueue)), now(t, reserve(t, s, leaseQueue))
-		fake.limit = 1
-		s.mark(first)
-		fake.leased, fake.busy = 1, 1
-		s.mark(second) // its poll was open already
-		s.wake()
-		third := reserve(t, s, leaseQueue)
-		time.Sleep(2 * young)
-		require.False(t, granted(third), "one holds the slot, one waits")
-		s.mark(now(t, reserve(t, s, poolQueue)))
-		fake.busy = 2
-
-		s.done(first)
-		fake.busy = 2 // the one that waited
-		s.wake()
-		synctest.Wait()
-		require.False(t, granted(third))
-		fake.leased, fake.busy = 0, 1
-		s.done(second)
-		synctest.Wait()
-		require.True(t, granted(third))
+		require.Nil(t, s.TryReserveSlot(nil))
 	})
 }
 
@@ -192,17 +146,15 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(2)
 		set := func(busy, soon int) {
-			fake.mu.Lock()
-			fake.all, fake.busy, fake.soon = 1, busy, soon
-			fake.mu.Unlock()
+			fake.set(1, busy, soon)
 			s.wake()
 			synctest.Wait()
 		}
 		set(0, 0)
-		first := now(t, reserve(t, s, poolQueue))
+		first := now(t, reserve(t, s))
 		s.mark(first)
 		set(1, 0)
-		next, then := reserve(t, s, poolQueue), reserve(t, s, poolQueue)
+		next, then := reserve(t, s), reserve(t, s)
 		require.False(t, granted(next))
 		set(1, 1)
 		require.True(t, granted(next))
@@ -222,28 +174,25 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Empty(t, s.polls)
-		require.Zero(t, s.saves)
+		require.Zero(t, s.idle+s.working+s.saving)
 	})
 }
 
 func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(2)
-		one, two := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
+		one, two := now(t, reserve(t, s)), now(t, reserve(t, s))
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
-		go func() { _, err := s.ReserveSlot(ctx, permitInfo{queue: poolQueue}); failed <- err }()
+		go func() { _, err := s.ReserveSlot(ctx, nil); failed <- err }()
 		synctest.Wait()
-		require.Len(t, s.asking, 1)
 		cancel()
 		require.ErrorIs(t, <-failed, context.Canceled)
 		s.done(one)
 		s.done(two)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Empty(t, s.asking)
-		require.Empty(t, s.polls)
+		require.Zero(t, s.idle)
 	})
 }
 
@@ -251,98 +200,80 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(2)
 		require.NoError(t, s.drain(t.Context()))
-		work := now(t, reserve(t, s, poolQueue))
+		work := now(t, reserve(t, s))
 		require.NoError(t, s.drain(t.Context()), "an idle poll is no work")
 		s.mark(work)
 		s.mark(work) // twice changes nothing
 		drained := make(chan error, 1)
 		go func() { drained <- s.drain(t.Context()) }()
 		synctest.Wait()
-		require.NotNil(t, s.drained)
+		require.Empty(t, drained)
 		s.done(work)
 		require.NoError(t, <-drained)
 		short, cancel := context.WithCancel(t.Context())
 		cancel()
-		s.mark(now(t, reserve(t, s, poolQueue)))
+		s.mark(now(t, reserve(t, s)))
 		require.ErrorIs(t, s.drain(short), context.Canceled)
 	})
 }
 
-// Pollers of both queues over one pool, with work that comes at random: at no time runs
-// more than the slots hold and the open polls can have brought, the slots themselves are
-// never overbooked, leases have no more than they may, none of the queues starves, and at
-// the end nothing is left over.
+// Pollers over one pool, with work that comes at random: at no time runs more than the
+// slots hold and the open polls can have brought, the slots themselves are never
+// overbooked, and at the end nothing is left over.
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const perDevice, pollers = 2, 3
+		const perDevice, pollers = 2, 6
 		p, _, _ := testPool(perDevice, "A", "B")
-		p.Leases = 2
-		s := newSupplier(p.Load, leaseQueue)
+		s := newSupplier(p.Load)
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		var begun, held, highest, mostHeld, finished atomic.Int32
-		counted := map[string]*atomic.Int32{poolQueue: {}, leaseQueue: {}}
-		var leased, mostLeased atomic.Int32
 		raise := func(to *atomic.Int32, n int32) {
 			for old := to.Load(); n > old && !to.CompareAndSwap(old, n); old = to.Load() {
 			}
 		}
 		var all sync.WaitGroup
-		for queue, count := range counted {
-			for range pollers {
-				all.Go(func() {
-					for {
-						permit, err := s.ReserveSlot(ctx, permitInfo{queue: queue})
+		for range pollers {
+			all.Go(func() {
+				for {
+					permit, err := s.ReserveSlot(ctx, nil)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the server answers
+					if rand.IntN(4) == 0 {                                     // with nothing
+						s.done(permit)
+						continue
+					}
+					all.Go(func() { // the SDK polls on while work runs
+						s.mark(permit)
+						defer s.done(permit)
+						raise(&highest, begun.Add(1))
+						defer begun.Add(-1)
+						pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x"})
 						if err != nil {
+							t.Error(err)
 							return
 						}
-						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the server answers
-						if rand.IntN(4) == 0 {                                     // with nothing
-							s.done(permit)
-							continue
-						}
-						all.Go(func() { // the SDK polls on while work runs
-							s.mark(permit)
-							defer s.done(permit)
-							raise(&highest, begun.Add(1))
-							defer begun.Add(-1)
-							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Lease: queue == leaseQueue})
-							if err != nil {
-								t.Error(err)
-								return
-							}
-							if queue == leaseQueue {
-								raise(&mostLeased, leased.Add(1))
-							}
-							raise(&mostHeld, held.Add(1))
-							time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
-							held.Add(-1)
-							if queue == leaseQueue {
-								leased.Add(-1)
-							}
-							p.Release(pl)
-							count.Add(1)
-							finished.Add(1)
-						})
-					}
-				})
-			}
+						raise(&mostHeld, held.Add(1))
+						time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+						held.Add(-1)
+						p.Release(pl)
+						finished.Add(1)
+					})
+				}
+			})
 		}
 		all.Wait()
 		slots := int32(2 * perDevice)
 		require.LessOrEqual(t, mostHeld.Load(), slots)
-		// Each queue may have as many polls open as it has slots when the last slot is taken.
-		require.LessOrEqual(t, highest.Load(), slots+slots+2)
-		require.LessOrEqual(t, mostLeased.Load(), int32(2))
-		for queue, count := range counted {
-			require.Greater(t, count.Load(), int32(20), queue)
-		}
+		// As many polls may be open as there are slots when the last slot is taken.
+		require.LessOrEqual(t, highest.Load(), slots+slots)
 		require.Greater(t, finished.Load(), int32(200))
 		require.Equal(t, int(slots), p.Load().Free)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Empty(t, s.polls)
-		require.Empty(t, s.asking)
+		require.Zero(t, s.idle+s.working)
 	})
 }

@@ -275,7 +275,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 		}
 	}
 	opened := w.ledger.New(p.Name, seats)
-	opened.Log, opened.Leases = w.log, p.LeaseLimit()
+	opened.Log = w.log
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened

@@ -22,10 +22,6 @@ const (
 	// maxPending bounds activities and child workflows under way, unless one map alone has
 	// use for more. The server takes 2,000 of each, and is slower the more there are.
 	maxPending = 200
-	// maxAsking bounds the leases that wait for a slot of one queue; each has three
-	// activities under way. It is of one queue, so that none waits for those that wait
-	// for something else.
-	maxAsking = 100
 	// historyEvents and historyBytes bound the history for the chunks of Map; the server
 	// ends a workflow at 51,200 events and at 50 MiB.
 	historyEvents = 40_000
@@ -37,8 +33,8 @@ const (
 	envelope = 2 << 10
 )
 
-// budget is what the maps and leases of one workflow have of it together. Those that find
-// no room wait in the order in which they came.
+// budget is what the maps of one workflow have of it together. Those that find no room
+// wait in the order in which they came.
 type budget struct {
 	pending int
 	// sent is the bytes that were asked for in the workflow task that began with a history
@@ -49,8 +45,6 @@ type budget struct {
 	timing bool
 	// engines are those at work.
 	engines []*engine
-	// asking is the turns of leases to ask for a slot, by queue.
-	asking map[string]workflow.Semaphore
 }
 
 // waiter is who waits for room. While it does, wake is called when there may be some.
@@ -64,7 +58,7 @@ var budgets sync.Map // of *budget by weak.Pointer[workflow.Info]
 func budgetOf(ctx workflow.Context) *budget {
 	info := workflow.GetInfo(ctx) // the same for as long as the workflow is in memory
 	key := weak.Make(info)
-	b, known := budgets.LoadOrStore(key, &budget{asking: map[string]workflow.Semaphore{}})
+	b, known := budgets.LoadOrStore(key, &budget{})
 	if !known {
 		runtime.AddCleanup(info, func(key weak.Pointer[workflow.Info]) { budgets.Delete(key) }, key)
 	}
@@ -92,16 +86,6 @@ func (b *budget) take(ctx workflow.Context, w *waiter, bytes int) bool {
 	b.sent += bytes
 	b.line = slices.Delete(b.line, at, at+1)
 	return true
-}
-
-// ask waits for a lease's turn to ask for a slot of a queue. Who got it calls done.
-func (b *budget) ask(ctx workflow.Context, queue string) (done func(), err error) {
-	turns := b.asking[queue]
-	if turns == nil {
-		turns = workflow.NewSemaphore(ctx, maxAsking)
-		b.asking[queue] = turns
-	}
-	return func() { turns.Release(1) }, turns.Acquire(ctx, 1)
 }
 
 // note notes whether another workflow task has begun.

@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// FaultOf finds the fault behind an error of a map or a call, or nil. It works on what a
+// FaultOf finds the fault behind an error of a map, or nil. It works on what a
 // client gets from a workflow, too. In the workflow itself errors.As finds the
 // *gpumux.Fault as well.
 func FaultOf(err error) *gpumux.Fault { return contract.FaultIn(err) }

@@ -2,11 +2,11 @@ package workflows
 
 import "go.temporal.io/sdk/workflow"
 
-// Future is a map or a call that runs, or waits for calls before it.
+// Future is a map that runs.
 type Future[Out any] struct{ raw workflow.Future }
 
-// Get waits for the value. errors.As finds the *gpumux.Fault in the error of a map or
-// call that failed.
+// Get waits for the value. errors.As finds the *gpumux.Fault in the error of a map that
+// failed.
 func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
 	err = f.raw.Get(ctx, &out)
 	return out, err

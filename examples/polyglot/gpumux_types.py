@@ -49,7 +49,7 @@ MapInput = TypedDict(
 Fault = TypedDict(
     "Fault",
     {
-        "kind": Required[Literal["device_oom", "budget", "host_oom", "crash", "timeout", "device_lost", "task_error", "bad_input", "canceled", "slot_lost"]],
+        "kind": Required[Literal["device_oom", "budget", "host_oom", "crash", "timeout", "device_lost", "task_error", "bad_input", "canceled"]],
         "item": str,
         "index": int,
         "op": str,

@@ -61,7 +61,7 @@ export interface MapInput {
 }
 
 export interface Fault {
-  kind: "device_oom" | "budget" | "host_oom" | "crash" | "timeout" | "device_lost" | "task_error" | "bad_input" | "canceled" | "slot_lost";
+  kind: "device_oom" | "budget" | "host_oom" | "crash" | "timeout" | "device_lost" | "task_error" | "bad_input" | "canceled";
   /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */
   item?: string;
   /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */

@@ -100,17 +100,6 @@ type Call struct {
 	// files when the first process of the call starts.
 	Edition string
 
-	// Lease names the lease of the call. Its calls run in one process, which keeps what they
-	// leave and ends with Clear or with a call from elsewhere. Default: no lease.
-	Lease string
-	// Rebuilt: handles of the lease's earlier processes stand for values with the same keys.
-	Rebuilt bool
-	// Process is the process that the call builds on. If it has ended, the call ends with
-	// ErrGone before it runs. Default: any.
-	Process int
-	// Target is the function to call in place of the task's, in the process of a lease.
-	Target string
-
 	// Arrays takes values with arrays as Result.Arrays, so that no text is made of them.
 	Arrays bool
 	// Files says that items may leave files, which Work.Keep stores.
@@ -137,9 +126,6 @@ type Done struct {
 	// process's time.
 	Concurrent bool
 }
-
-// ErrGone ends a call whose process has ended before it.
-var ErrGone = errors.New("the task process that the call needs has ended")
 
 // ErrLapsed is in the cause of a context whose call must not go on, because its items may
 // be running elsewhere: the process is killed without grace, and its results no longer

@@ -59,14 +59,6 @@ func TestShow_AMapOnAWrongQueue(t *testing.T) {
 	require.NotContains(t, b.String(), "no worker serves")
 }
 
-// A workflow without a lease may be meant as a map whose type is misspelt.
-func TestShow_AWorkflowThatIsNoMap(t *testing.T) {
-	var b bytes.Buffer
-	report.Leases(&b, &starter.LeaseInfo{ID: "raw", Type: "gpumux.map", Status: starter.StatusRunning, Started: noon}, "", noon)
-	require.Contains(t, b.String(), "no lease, and no map: those are workflows of the type gpumux.Map\n")
-	require.NotContains(t, b.String(), "web UI")
-}
-
 func TestShow_Running(t *testing.T) {
 	d := &starter.Detail{
 		MapInfo: starter.MapInfo{ID: "embed-3fa92c01d4e5", Task: "embed", Status: starter.StatusRunning, Input: "items.jsonl", Items: 1000,

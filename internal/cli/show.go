@@ -18,9 +18,9 @@ import (
 func showCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show how a map stands and why items failed, or which leases a workflow has",
-		Long: `Show how a map stands, or which leases a workflow has. Failed items are grouped by cause: how many, on which
-devices, an example, the end of its traceback, and what to do next.
+		Short: "Show how a map stands and why items failed",
+		Long: `Show how a map stands. Failed items are grouped by cause: how many, on which devices, an example, the end of
+its traceback, and what to do next.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux show embed-3fa92c01d4e5\n  gpumux show embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
@@ -45,9 +45,6 @@ func showThere(ctx context.Context, a *app, id string, asJSON bool) error {
 	}
 	defer conn.close()
 	d, err := conn.Show(ctx, id)
-	if errors.As(err, new(*starter.NotMapError)) {
-		return showLeases(ctx, a, conn, id, asJSON)
-	}
 	if err != nil {
 		return err
 	}
@@ -131,18 +128,6 @@ func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error
 		"folder", state.Folder, "command", shellLine(state.Command), "state", state.Path)
 	report.Lines(to, "notices", state.Notices)
 	report.Faults(to, state.ID, failed, causes)
-	return nil
-}
-
-func showLeases(ctx context.Context, a *app, conn *connection, id string, asJSON bool) error {
-	l, err := conn.Leases(ctx, id)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(a.Stdout, l)
-	}
-	report.Leases(a.Stdout, l, conn.link(l.ID), time.Now())
 	return nil
 }
 

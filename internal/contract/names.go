@@ -29,12 +29,6 @@ const (
 	FindEdition = "gpumux.FindEdition"
 	// WatchPool runs for as long as a worker has a healthy device in a pool; see WatchInput.
 	WatchPool = "gpumux.WatchPool"
-	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile; that
-	// queue carries CallSlot.
-	HoldSlot = "gpumux.HoldSlot"
-	CallSlot = "gpumux.CallSlot"
-	// Forget deletes from the store what did not reach the slot that it was to move to.
-	Forget = "gpumux.Forget"
 	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.

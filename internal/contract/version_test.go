@@ -26,9 +26,6 @@ var inputs = map[string]any{
 	"ReduceInput":  contract.ReduceInput{Reduce: "add", Output: "u"},
 	"WatchInput":   contract.WatchInput{Once: true},
 	"OutputInput":  contract.OutputInput{Map: "m", Item: 3},
-	"Lease":        contract.Lease{ID: contract.LeaseID("a"), Queue: contract.QueueOf(contract.LeaseID("a"), 1), TTL: 1e9},
-	"SlotCall":     contract.SlotCall{Open: true},
-	"Moving":       contract.Moving{Object: "leases/a"},
 	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{
 		Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}},
 }
@@ -74,20 +71,16 @@ func TestDecode_EveryInputHasAVersion(t *testing.T) {
 
 func TestDecode_RefusesWhatCannotBe(t *testing.T) {
 	for name, c := range map[string]struct{ kind, in, want string }{
-		"a list":          {"Chunk", ` [1]`, "input: JSON array does not belong here"},
-		"no JSON":         {"Chunk", `{"runs":`, "input: is not JSON: byte 8 of 8 makes no sense"},
-		"a wrong type":    {"Chunk", `{"task":5}`, "task: JSON number does not belong here"},
-		"large number":    {"Chunk", `{"end":99999999999999999999}`, "end: JSON number 99999999999999999999 does not belong here"},
-		"endless chunk":   {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, "runs: a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":  {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":9},"start":5,"end":1}`, "runs: a chunk of -4 items; it has 1 to 65536"},
-		"nothing to run":  {"Chunk", `{"runs":[0,1]}`, "items: give one of items, source and range"},
-		"too few items":   {"Chunk", `{"items":[1],"runs":[0,2]}`, "items: a chunk of 2 items carries 1"},
-		"odd runs":        {"Chunk", `{"items":[1],"runs":[0,1,2]}`, "items are a list of numbers"},
-		"no state":        {"Handoff", `{"input":{"task":"f","items":[1]}}`, "carry: is missing"},
-		"a pool's queue":  {"Lease", `{"id":"gpumux.cpu","queue":"gpumux.cpu","ttl":"1s"}`, `queue: "gpumux.cpu" is no queue of the lease "gpumux.cpu"`},
-		"a lease's queue": {"Lease", `{"id":"gpumux.lease","queue":"gpumux.lease.lease","ttl":"1s"}`, `"gpumux.lease.lease" is no queue`},
-		"another's queue": {"Lease", `{"id":"gpumux.lease.a","queue":"gpumux.lease.b.1","ttl":"1s"}`, `"gpumux.lease.b.1" is no queue`},
-		"an object":       {"Moving", `{"object":"store.json"}`, "is not in the folder leases/"},
+		"a list":         {"Chunk", ` [1]`, "input: JSON array does not belong here"},
+		"no JSON":        {"Chunk", `{"runs":`, "input: is not JSON: byte 8 of 8 makes no sense"},
+		"a wrong type":   {"Chunk", `{"task":5}`, "task: JSON number does not belong here"},
+		"large number":   {"Chunk", `{"end":99999999999999999999}`, "end: JSON number 99999999999999999999 does not belong here"},
+		"endless chunk":  {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, "runs: a chunk of 1099511627776 items; it has 1 to 65536"},
+		"backward chunk": {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":9},"start":5,"end":1}`, "runs: a chunk of -4 items; it has 1 to 65536"},
+		"nothing to run": {"Chunk", `{"runs":[0,1]}`, "items: give one of items, source and range"},
+		"too few items":  {"Chunk", `{"items":[1],"runs":[0,2]}`, "items: a chunk of 2 items carries 1"},
+		"odd runs":       {"Chunk", `{"items":[1],"runs":[0,1,2]}`, "items are a list of numbers"},
+		"no state":       {"Handoff", `{"input":{"task":"f","items":[1]}}`, "carry: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decode(c.kind, []byte(c.in))

@@ -33,11 +33,8 @@ type DescribeInput struct {
 type PoolInfo struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
-	// Busy is how many slots run items or are leased, Leases how many may be leased at a
-	// time.
-	Busy   int `json:"busy"`
-	Leased int `json:"leased,omitempty"`
-	Leases int `json:"leases,omitempty"`
+	// Busy is how many slots run items.
+	Busy int `json:"busy"`
 	// MaxSlots is the most that Slots becomes where the worker measures, else 0.
 	MaxSlots int         `json:"maxSlots,omitempty"`
 	Memory   gpumux.Size `json:"memory,omitempty"`
@@ -63,10 +60,10 @@ type SlotInfo struct {
 	// there is one.
 	Task string `json:"task,omitempty"`
 	PID  int    `json:"pid,omitempty"`
-	// Map is the map whose items it runs, or the workflow that leases it.
+	// Map is the map whose items it runs.
 	Map string `json:"map,omitempty"`
-	// Item runs, or is the first of a micro-batch; nil: none runs, or it is a lease. For is
-	// its time so far, or that of a start, Progress the beginning of its last report.
+	// Item runs, or is the first of a micro-batch; nil: none runs. For is its time so far,
+	// or that of a start, Progress the beginning of its last report.
 	Item     *int64          `json:"item,omitempty"`
 	For      gpumux.Duration `json:"for,omitempty"`
 	Progress string          `json:"progress,omitempty"`

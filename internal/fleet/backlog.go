@@ -100,7 +100,7 @@ func (f *Fleet) Backlog(ctx context.Context, pools []string) (list []Backlog, si
 		for _, p := range offer.Pools {
 			b := all[p.Name]
 			b.Workers, b.Slots = b.Workers+1, b.Slots+p.Slots
-			runs := min(int64(p.Busy-p.Leased), b.Waiting)
+			runs := min(int64(p.Busy), b.Waiting)
 			b.Waiting, b.Running = b.Waiting-runs, b.Running+runs
 			all[p.Name] = b
 		}

@@ -85,16 +85,5 @@ func (t Task) interpreter() string {
 // Same reports whether a process of the task can serve the other.
 func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
 
-// Joins reports whether a process of the other task can call this one's function too.
-func (t Task) Joins(other Task) bool {
-	if t.Python == "" || other.Python == "" {
-		return t.Same(other)
-	}
-	for _, each := range []*Task{&t, &other} {
-		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.StartLimit, each.Recycle = "", "", "", "", 0, 0, 0
-	}
-	return t.Same(other)
-}
-
 // Target is the function that a process of the task is to load, or empty.
 func (t Task) Target() string { return cmp.Or(t.Python, t.R) }

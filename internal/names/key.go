@@ -50,13 +50,11 @@ func Key(key string) error {
 	return nil
 }
 
-// Gpumux itself fills these names of a store: its identity, the inputs of clients,
-// values on their way from slot to slot. No caller's file has such a name, or lies below
-// one.
+// Gpumux itself fills these names of a store: its identity and the inputs of clients. No
+// caller's file has such a name, or lies below one.
 const (
 	Identity = "store.json"
 	Sources  = "sources"
-	Leases   = "leases"
 )
 
 // PartsEnding ends the name of a results file's folder; see contract.PartsOf.
@@ -69,7 +67,7 @@ func Writable(key string) error {
 	lower := strings.ToLower(key)
 	first, _, _ := strings.Cut(lower, "/")
 	switch strings.TrimSuffix(first, PartsEnding) {
-	case Identity, Sources, Leases:
+	case Identity, Sources:
 		return fmt.Errorf("%.200q is kept for gpumux itself; write it as maps/name.jsonl", key)
 	}
 	if strings.Count(lower+"/", PartsEnding+"/") > 1 {

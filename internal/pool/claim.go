@@ -62,8 +62,7 @@ func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 		if i > 0 && h.Group == p.seats[i-1].Group {
 			continue // the slots of a group stand in a row
 		}
-		// A lease may last for hours, so no call waits for its devices.
-		if !p.suits(h, w) || l.claimed(h) || l.leased(h) || l.yields(h, w) {
+		if !p.suits(h, w) || l.claimed(h) || l.yields(h, w) {
 			continue
 		}
 		if load := l.load(h); (best == nil || load < lowest) && (load == 0 || !l.rests(h)) {

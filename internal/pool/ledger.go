@@ -82,26 +82,13 @@ func (l *Ledger) load(h *Seat) (n int) {
 	return n
 }
 
-// leased reports whether a lease has a slot on the devices of this one, under the lock.
-func (l *Ledger) leased(h *Seat) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool { return other.leased })
-}
-
-// wanted reports whether a call waits for a slot's devices whole, under the lock.
-func (l *Ledger) wanted(h *Seat) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool {
-		return slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool { return o.Whole && !o.answered && other.pool.suits(other, o) })
-	})
-}
-
 // Load counts the slots of a pool by what they do now.
 type Load struct {
-	// Slots can be used, leased ones included. Busy ones run a call, or are held by a call
-	// with their devices to itself. Leased ones have leases.
-	Slots, Busy, Leased int
-	// Free ones can take a call now, Soon more of them soon. Leasable ones can take a lease,
-	// or become free for one that waits.
-	Free, Soon, Leasable int
+	// Slots can be used. Busy ones run a call, or are held by a call with their devices to
+	// itself.
+	Slots, Busy int
+	// Free ones can take a call now, Soon more of them soon.
+	Free, Soon int
 	// Joined are the calls in slots beside the first one of each. Spare ones have room for
 	// another.
 	Joined, Spare int
@@ -110,8 +97,8 @@ type Load struct {
 // Load counts the slots.
 func (p *Pool) Load() (load Load) {
 	type count struct {
-		all, busy, leased, unused, ending int
-		claimed                           bool
+		all, busy, unused, ending int
+		claimed                   bool
 	}
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
@@ -120,9 +107,6 @@ func (p *Pool) Load() (load Load) {
 		if h.busy {
 			load.Busy++
 			load.Joined += max(0, h.sharers-1)
-		}
-		if h.leased {
-			load.Leased++
 		}
 		if p.isCordoned(h.Group) {
 			continue
@@ -133,12 +117,8 @@ func (p *Pool) Load() (load Load) {
 		group := groups[h.Group]
 		group.all, group.claimed = group.all+1, p.ledger.claimed(h)
 		switch {
-		case h.leased:
-			group.leased++
 		case !h.busy:
-			if group.unused++; !group.claimed && !p.ledger.wanted(h) {
-				load.Leasable++
-			}
+			group.unused++
 		case !h.evicted:
 			group.busy++
 			if time.Since(h.ending) < endsWithin {
@@ -146,14 +126,12 @@ func (p *Pool) Load() (load Load) {
 			}
 			if p.room(h) > 0 {
 				load.Spare++
-				load.Leasable++ // it drains for a lease that comes
 			}
 		}
 	}
-	load.Leasable = max(0, min(load.Leasable, p.Leases-load.Leased))
 	for _, group := range groups {
-		open := min(group.all-group.leased, p.open)
-		load.Slots += open + group.leased
+		open := min(group.all, p.open)
+		load.Slots += open
 		if !group.claimed {
 			now := min(group.unused, max(0, open-group.busy))
 			load.Free += now

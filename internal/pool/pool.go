@@ -45,8 +45,6 @@ type Pool struct {
 	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
-	// Leases is the most slots that leases hold at a time, beside those that Resize allows.
-	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
 	seats    []*Seat
@@ -71,7 +69,6 @@ type Seat struct {
 	sharers int       // how many calls have it
 	shared  string    // as in Want, of all of them
 	drains  bool      // a call that cannot share it waits, so no other one may
-	leased  bool      // busy with a lease
 	ending  time.Time // when Ending was called
 	holder  string    // as in Want, of the last call
 	evicted bool      // the pool is ending its process
@@ -103,8 +100,6 @@ type Want struct {
 	Whole bool
 	// Avoid are groups to use only where no other is healthy.
 	Avoid []string
-	// Lease asks for a slot for several calls; its process ends with Release.
-	Lease bool
 	// Shares is the same for calls that may share a process. Default: with none.
 	Shares string
 	// Holder names the owner of the call, for people.
@@ -179,7 +174,7 @@ func (p *Pool) update(change func()) {
 // Release ends a call's hold of a slot. The last one frees it.
 func (p *Pool) Release(h *Seat) {
 	p.update(func() {
-		freed, leased := append([]*Seat{h}, h.Beside...), h.leased
+		freed := append([]*Seat{h}, h.Beside...)
 		if !h.leave() {
 			return
 		}
@@ -187,7 +182,7 @@ func (p *Pool) Release(h *Seat) {
 			// A slot that still reclaims here has a killed process that does not end.
 			owner := each.pool
 			reclaims := each.State() == slot.Reclaiming || owner.isCordoned(each.Group) && each.State() != slot.Vacant
-			if owner.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
+			if owner.stopped == nil && reclaims || each == h && p.surplus(h) {
 				owner.evict(each)
 			}
 		}
@@ -256,24 +251,16 @@ func (p *Pool) refusal() error {
 // choose picks a free slot. It prefers one whose process has the task, then one without a
 // process. Ties go to the least busy group.
 func (p *Pool) choose(w *waiter) *Seat {
-	load, calls, leased := map[string]int{}, map[string]int{}, 0
+	load := map[string]int{}
 	for _, h := range p.seats {
 		if h.busy && !h.evicted {
 			load[h.Group]++
-			if h.leased {
-				leased++
-			} else {
-				calls[h.Group]++
-			}
 		}
-	}
-	if w.Lease && leased >= p.Leases {
-		return nil
 	}
 	var best *Seat
 	var lowest [2]int
 	for _, h := range p.seats {
-		if h.busy || !w.Lease && calls[h.Group] >= p.open || w.Lease && p.ledger.wanted(h) || p.ledger.claimed(h) || !p.suits(h, w) {
+		if h.busy || load[h.Group] >= p.open || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}

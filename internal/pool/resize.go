@@ -21,12 +21,12 @@ func (p *Pool) Resize(open int) {
 
 // surplus reports whether a slot's process is one too many, under the lock.
 func (p *Pool) surplus(h *Seat) bool {
-	if p.open >= len(p.seats) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
+	if p.open >= len(p.seats) || p.stopped != nil || h.State() == slot.Vacant {
 		return false
 	}
 	held := 0
 	for _, other := range p.seats {
-		if other.Group == h.Group && !other.evicted && !other.leased && (other.busy || other.State() != slot.Vacant) {
+		if other.Group == h.Group && !other.evicted && (other.busy || other.State() != slot.Vacant) {
 			held++
 		}
 	}

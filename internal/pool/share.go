@@ -8,7 +8,7 @@ func (p *Pool) Spare() { p.update(func() {}) }
 // room is how many items of another call a slot's process could use beside those of the
 // calls that have it; the caller holds the pool's lock.
 func (p *Pool) room(h *Seat) int64 {
-	if h.shared == "" || h.drains || h.leased || h.evicted {
+	if h.shared == "" || h.drains || h.evicted {
 		return 0
 	}
 	sharers, room := h.Room()
@@ -42,18 +42,16 @@ func (p *Pool) join(w *waiter) (best *Seat) {
 // As many slots drain as calls wait, some perhaps for waiters that have gone elsewhere.
 // The caller holds the pool's lock.
 func (p *Pool) drain(w *waiter, waiting int) {
-	has, leased, draining := map[string]int{}, 0, 0
+	has, draining := map[string]int{}, 0
 	for _, h := range p.seats {
 		switch {
-		case h.leased:
-			leased++
 		case h.drains:
 			draining++
 		case h.busy:
 			has[h.shared]++
 		}
 	}
-	if draining >= waiting || w.Lease && leased >= p.Leases {
+	if draining >= waiting {
 		return
 	}
 	var best *Seat
@@ -70,7 +68,7 @@ func (p *Pool) drain(w *waiter, waiting int) {
 
 // take gives a slot to a waiter; the caller holds the pool's lock.
 func (h *Seat) take(w *waiter) {
-	h.busy, h.leased, h.holder, h.shared, h.ending = true, w.Lease, w.Holder, w.Shares, time.Time{}
+	h.busy, h.holder, h.shared, h.ending = true, w.Holder, w.Shares, time.Time{}
 	h.sharers++
 }
 
@@ -80,7 +78,7 @@ func (h *Seat) leave() (freed bool) {
 	if h.sharers--; h.sharers > 0 {
 		return false
 	}
-	h.busy, h.leased, h.evicted, h.drains, h.holder, h.shared, h.ending, h.sharers = false, false, false, false, "", "", time.Time{}, 0
+	h.busy, h.evicted, h.drains, h.holder, h.shared, h.ending, h.sharers = false, false, false, "", "", time.Time{}, 0
 	for _, other := range h.Beside {
 		other.busy = false
 	}

@@ -75,7 +75,7 @@ func TestPool_CallsShareASlotWithRoom(t *testing.T) {
 	require.Equal(t, Load{Slots: 2, Busy: 1, Free: 1, Joined: 1}, p.Load(), "free once the last has gone")
 }
 
-// Room is for calls that share it: no other task, argument, whole device or lease.
+// Room is for calls that share it: no other task, argument or whole device.
 func TestPool_WhoCannotShareDrainsOneSlot(t *testing.T) {
 	p, fakes := fakePool(1, "A", "B", "C")
 	same := Want{Task: "x", Shares: "x"}
@@ -122,27 +122,6 @@ func TestPool_NoRoomWhereNoneIsWanted(t *testing.T) {
 	require.Equal(t, 1, p.Load().Busy)
 	p.Release(joined)
 	require.Equal(t, Load{Slots: 1, Free: 1}, p.Load())
-}
-
-// A slot that several calls share may never be free. So a lease is asked for meanwhile,
-// and the emptiest slot drains for it, if leases may have another.
-func TestPool_ALeaseDrainsASharedSlot(t *testing.T) {
-	p, fakes := fakePool(1, "A", "B")
-	p.Leases = 1
-	same := Want{Task: "x", Shares: "x"}
-	a, b := ask(t, p, same).has(t), ask(t, p, same).has(t)
-	fakes[0].Offer(1, 9)
-	fakes[1].Offer(1, 5)
-	require.Equal(t, 1, p.Load().Leasable, "of two, as far as leases may")
-	lease := ask(t, p, Want{Lease: true})
-	queued(t, p, 1)
-	require.Equal(t, 1, p.Load().Spare)
-	p.Release(a)
-	require.Same(t, a, lease.has(t))
-	ask(t, p, Want{Lease: true})
-	queued(t, p, 1)
-	require.Equal(t, 1, p.Load().Spare, "no slot drains for a lease that would not get it")
-	p.Release(b)
 }
 
 // Tasks whose calls can share have slots of their own, and take none from each other once

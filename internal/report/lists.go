@@ -53,11 +53,7 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 			if p.Memory > 0 {
 				memory = p.Memory.String()
 			}
-			slots := fmt.Sprintf("%d/%d", p.Busy, p.Slots)
-			if p.Leased > 0 {
-				slots += fmt.Sprintf(", %d leased", p.Leased)
-			}
-			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
+			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
 				Count(int64(len(w.Offer.Tasks))), w.Offer.Version, Ago(now, w.Seen)})
 		}
 	}
@@ -120,36 +116,4 @@ func Pools(pools []contract.PoolInfo) string {
 		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
 	}
 	return strings.Join(lines, ", ")
-}
-
-// Leases writes the leases of a workflow for people.
-func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
-	to = Visible(to)
-	Fields(to, "workflow", l.ID, "type", l.Type, "status", string(l.Status), "started", started(l.Started, now), "web UI", page)
-	if len(l.Leases) == 0 {
-		fmt.Fprintf(to, "\nno lease, and no map: those are workflows of the type %s\n", gpumux.MapWorkflow)
-		return
-	}
-	var lines []string
-	for _, each := range l.Leases {
-		lines = append(lines, leaseLine(each, now))
-	}
-	Lines(to, "leases", lines)
-}
-
-func leaseLine(l gpumux.Seat, now time.Time) string {
-	switch {
-	case l.Worker == "":
-		return "waits for a slot"
-	case l.Slot == "":
-		return "a slot at " + l.Worker
-	}
-	parts := []string{fmt.Sprintf("%s on %s at %s", l.Slot, l.Device, l.Worker), english.Plural(int(l.Calls), "call", "")}
-	if l.Task != "" {
-		parts = append(parts, "runs "+l.Task)
-	}
-	if l.Residents > 0 {
-		parts = append(parts, fmt.Sprintf("residents: %d of %s", l.Residents, gpumux.Size(l.ResidentBytes)))
-	}
-	return strings.Join(append(parts, "ends within "+Span(l.Until.Sub(now))), ", ")
 }

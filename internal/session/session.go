@@ -109,7 +109,6 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), OwnModule: p.Task.OwnModule, Dir: p.Task.Dir, Slot: p.o.Name,
 		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
-		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
 	}
 	if p.Board != nil {
 		hello.Board = wire.BoardSize

@@ -54,9 +54,6 @@ type Options struct {
 
 	// Single: the process runs one item at a time and needs no board.
 	Single bool
-	// Lease is the lease of the process; see wire.Hello.
-	Lease   string
-	Rebuilt bool
 }
 
 // WithDefaults returns the options with all defaults.

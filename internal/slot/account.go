@@ -49,14 +49,11 @@ type account struct {
 }
 
 // newAccount opens the account of a process that has just started and may run so many
-// items. Lasting is for the process of a lease, which is not replaced for its memory.
-func newAccount(p *session.Session, limit int, lasting bool) *account {
-	a := &account{limit: limit, aheadNow: frameItems, maxAhead: frameItems, memory: &p.Memory}
+// items.
+func newAccount(p *session.Session, limit int) *account {
+	a := &account{limit: limit, aheadNow: frameItems, maxAhead: frameItems, memory: &p.Memory, growth: growth{budget: int64(p.Memory.Budget)}}
 	if p.Board != nil {
 		a.maxAhead = mostAhead
-	}
-	if !lasting {
-		a.growth.budget = int64(p.Memory.Budget)
 	}
 	return a
 }

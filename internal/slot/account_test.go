@@ -33,7 +33,7 @@ func TestAccount_ShortItemsAreGivenManyAhead(t *testing.T) {
 		{14 * time.Millisecond, 0, 2}, {14 * time.Millisecond, 100, 5}, {longItem, 1 << 20, 1}, {time.Minute, 0, 1},
 	} {
 		watched := &sparing{}
-		a := newAccount(&session.Session{Board: &wire.Board{}, Memory: session.Memory{Watched: watched}}, 0, false)
+		a := newAccount(&session.Session{Board: &wire.Board{}, Memory: session.Memory{Watched: watched}}, 0)
 		a.pace = c.pace
 		require.Equal(t, c.want, a.ahead(c.ended), "%+v", c)
 		require.Zero(t, watched.times)

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/template"
@@ -26,9 +25,6 @@ type admission struct{ job *job }
 // the files still have that edition, because the process may import more of them later.
 func (a *admission) admit(ctx context.Context) (*occupant, error) {
 	j := a.job
-	if p, err := a.leased(); p != nil || err != nil {
-		return p, err
-	}
 	for tries := 1; ; tries++ {
 		now, err := a.callEdition(ctx)
 		if err == nil && tries > unsteady {
@@ -63,30 +59,6 @@ func (a *admission) admit(ctx context.Context) (*occupant, error) {
 	}
 }
 
-// leased returns the process of the call's lease, if there is one. That process keeps the
-// code that it has loaded, so its edition is not checked.
-func (a *admission) leased() (*occupant, error) {
-	j := a.job
-	p := j.owner.process
-	switch {
-	case j.want.Lease == "":
-		return nil, nil
-	case p == nil || p.lease != j.want.Lease || p.exited():
-		if j.want.Process != 0 {
-			return nil, calls.ErrGone
-		}
-		return nil, nil
-	case !j.task.Joins(p.session.Task):
-		return nil, j.judge.start(j.task, gpumux.Fault{
-			Kind:    gpumux.FaultBadInput,
-			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.session.Task.Name, j.task.Name),
-			Hint:    "in one lease call tasks of the same folder, interpreter and environment, or use a lease for each",
-		})
-	}
-	p.session.Task = j.task
-	return p, nil
-}
-
 // callEdition is the edition of the task's files now. It is an error where the call needs
 // another one.
 func (a *admission) callEdition(ctx context.Context) (string, error) {
@@ -112,8 +84,6 @@ func (a *admission) unfit(p *occupant, edition string) string {
 	switch {
 	case p.exited():
 		return "ended while idle"
-	case p.lease != j.want.Lease:
-		return "of another lease"
 	case !j.task.Same(p.session.Task):
 		return "another task"
 	case p.edition != edition:
@@ -183,7 +153,7 @@ func (a *admission) spawn(ctx context.Context, fork string) (*occupant, *templat
 	if fork != "" && j.fresh {
 		switch child, err := j.owner.templates.Fork(ctx, j.task, j.o, fork); {
 		case err == nil:
-			return newOccupant(child.Session, j.o, j.limit), child, nil
+			return newOccupant(child.Session, j.limit), child, nil
 		case !errors.Is(err, template.ErrNone):
 			return nil, nil, j.judge.unanswered(j.task, err)
 		}
@@ -195,7 +165,7 @@ func (a *admission) spawn(ctx context.Context, fork string) (*occupant, *templat
 	if err != nil {
 		return nil, nil, j.judge.unstarted(j.task, err)
 	}
-	return newOccupant(p, j.o, j.limit), nil, nil
+	return newOccupant(p, j.limit), nil, nil
 }
 
 // unready ends a process that did not get ready. For a template's child it starts one

@@ -40,10 +40,6 @@ func (a *answers) publish() {
 		return
 	}
 	first := &a.flight.items[0]
-	if first.call.Lease != "" {
-		a.slot.runs(first.call.Map, -1, first.began)
-		return
-	}
 	a.slot.runs(first.call.Map, first.Index, first.began)
 }
 
@@ -78,8 +74,6 @@ func (a *answers) hear(message wire.Message) error {
 		a.progressed(m)
 	case wire.Cap:
 		a.p.session.Capped(m)
-	case wire.Kept:
-		a.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 	default:
 		if message != nil {
 			return broken("a message out of turn: %T", message)

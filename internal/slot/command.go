@@ -158,7 +158,7 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 			defer stdout.Close()
 			var started *session.Session
 			if started, err = session.StartCommand(task, j.o, argv, stdin, stdout); err == nil {
-				p = newOccupant(started, j.o, 1)
+				p = newOccupant(started, 1)
 			}
 		}
 	}

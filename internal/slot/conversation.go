@@ -142,10 +142,6 @@ func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err er
 	if idle || c.flight.concurrent > 0 {
 		c.flight.begin(now)
 	}
-	// A lease's process may run another function than it was loaded with.
-	if want := cmp.Or(each.Target, c.job.task.Target()); c.p.lease != "" && want != c.p.target {
-		run.Target, run.Task = want, c.job.task.Name
-	}
 	if c.job.fresh {
 		run.Attempts = 1
 	}

@@ -21,10 +21,10 @@ func (h *holder) Held() int64    { return h.held }
 func (h *holder) Measure() int64 { return h.held }
 
 // growing is the account of a process with a budget of 1000 MiB.
-func growing(lasting bool) (*account, *holder, *session.Session) {
+func growing() (*account, *holder, *session.Session) {
 	h := &holder{}
 	s := &session.Session{Memory: session.Memory{Watched: h, Budget: 1000 * mib}}
-	return newAccount(s, 0, lasting), h, s
+	return newAccount(s, 0), h, s
 }
 
 func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
@@ -40,25 +40,23 @@ func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
 		"a new process would need as much":    {850, 0, 920, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, lasting := range []bool{false, true} {
-				a, h, s := growing(lasting)
-				a.send(3)
-				h.held = c.first * mib
-				a.ran++
-				a.ended(1, 1, c.peak*mib)
-				h.held = c.held * mib
-				s.Memory.Report(&wire.Allocators{Reserved: c.unused * mib})
-				s.Memory.Now()
-				require.Equal(t, c.replaced && !lasting, a.grown(false), "it gets nothing more while an item runs")
-				require.False(t, a.full())
-				a.ran++
-				a.ran++
-				require.False(t, a.grown(true))
-				require.Equal(t, c.replaced && !lasting, a.full(), "a lease keeps its process")
-				if why, text := a.replaced(); a.full() {
-					require.Equal(t, forFull, why)
-					require.Contains(t, text, "of 1000MiB are needed between items, ")
-				}
+			a, h, s := growing()
+			a.send(3)
+			h.held = c.first * mib
+			a.ran++
+			a.ended(1, 1, c.peak*mib)
+			h.held = c.held * mib
+			s.Memory.Report(&wire.Allocators{Reserved: c.unused * mib})
+			s.Memory.Now()
+			require.Equal(t, c.replaced, a.grown(false), "it gets nothing more while an item runs")
+			require.False(t, a.full())
+			a.ran++
+			a.ran++
+			require.False(t, a.grown(true))
+			require.Equal(t, c.replaced, a.full())
+			if why, text := a.replaced(); a.full() {
+				require.Equal(t, forFull, why)
+				require.Contains(t, text, "of 1000MiB are needed between items, ")
 			}
 		})
 	}
@@ -66,7 +64,7 @@ func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
 
 // What only the items amid their work need is no growth, and is looked at once.
 func TestAccount_ItemsThatPeakAreNoGrowth(t *testing.T) {
-	a, h, s := growing(false)
+	a, h, s := growing()
 	a.send(9)
 	h.held = 100 * mib
 	a.ran++
@@ -88,7 +86,7 @@ func TestAccount_ItemsThatPeakAreNoGrowth(t *testing.T) {
 
 // Near its budget a process gets nothing ahead, so that it is seen after each item.
 func TestAccount_NothingAheadNearTheBudget(t *testing.T) {
-	a, h, s := growing(false)
+	a, h, s := growing()
 	a.ended(1, 0.0001, 0)
 	require.Greater(t, a.ahead(1), 8)
 	h.held = 760 * mib

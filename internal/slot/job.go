@@ -64,14 +64,10 @@ func newJob(owner *owner, r request) *job {
 		}
 	}
 	j.fresh = j.o.Mode == gpumux.ModeFresh
-	j.o.Lease, j.o.Rebuilt = want.Lease, want.Rebuilt
-	switch {
-	case want.Lease != "":
-		j.limit = 0
-	case j.fresh:
+	if j.fresh {
 		j.limit = 1
 	}
-	j.o.Single = j.limit == 1 || want.Lease != ""
+	j.o.Single = j.limit == 1
 	j.calls.add(r, task.Timeout)
 	return j
 }
@@ -187,7 +183,7 @@ func (j *job) unpark() {
 
 // suits reports whether a call may share the job's process.
 func (j *job) suits(p *occupant, r request) bool {
-	return !r.clear && r.call.Lease == "" && !r.call.Apart && !r.call.Clean && j.modeOf(r.call) == j.o.Mode &&
+	return !r.clear && !r.call.Apart && !r.call.Clean && j.modeOf(r.call) == j.o.Mode &&
 		cmp.Or(r.call.Memory, j.owner.o.Memory) == j.o.Memory && r.task.Same(j.task) &&
 		r.edition == p.edition && (r.call.Edition == "" || r.call.Edition == p.edition)
 }
@@ -196,7 +192,7 @@ func (j *job) suits(p *occupant, r request) bool {
 // runs what it has, and is replaced.
 func (j *job) open(p *occupant) bool {
 	return p != nil && p.account.concurrent > 0 && j.pending == nil && j.calls.ctx.Err() == nil && len(j.calls.list) > 0 &&
-		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.unfit(false, false) == ""
+		!j.want.Apart && !j.fresh && p.account.unfit(false, false) == ""
 }
 
 // offer tells others how many further items the process could use: half as many as run at

@@ -13,16 +13,14 @@ type occupant struct {
 	account *account
 	// edition is the edition of its code.
 	edition string
-	// lease is the lease that it belongs to, target the function that it was loaded with.
-	lease, target string
 	// folder is where its items may leave files. unplaced: it could not be made.
 	folder   string
 	unplaced bool
 }
 
 // newOccupant is a process that has just started, and may run limit items.
-func newOccupant(p *session.Session, o Options, limit int) *occupant {
-	return &occupant{session: p, account: newAccount(p, limit, o.Lease != ""), lease: o.Lease, target: p.Task.Target()}
+func newOccupant(p *session.Session, limit int) *occupant {
+	return &occupant{session: p, account: newAccount(p, limit)}
 }
 
 func (p *occupant) exited() bool {

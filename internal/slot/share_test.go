@@ -197,7 +197,6 @@ func TestSlot_WhatCannotShareWaits(t *testing.T) {
 		"fresh": func(s *shared) *visit {
 			return s.call(s.task(), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}}, "p")
 		},
-		"a lease": func(s *shared) *visit { return s.call(s.task(), slot.Call{Call: calls.Call{Lease: "one"}}, "p") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShared(t)

@@ -254,7 +254,6 @@ func (s *Slot) vacated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
-	s.stats.Residents, s.stats.ResidentBytes = 0, 0
 }
 
 // tally changes the counters.

@@ -19,9 +19,6 @@ type Stats struct {
 	Held int64
 	// Recycled counts processes replaced although they could go on, by reason.
 	Recycled map[string]int64
-	// Residents are the values that the process keeps for a lease, of ResidentBytes.
-	Residents     int
-	ResidentBytes int64
 	// Running is the item that runs; nil where none does.
 	Running *Running
 	// Starting is the start of a process under way; nil where there is none.
@@ -37,8 +34,7 @@ type Start struct {
 // Running is an item that runs, or of several the one that was sent first.
 type Running struct {
 	// Map is the call's.
-	Map string
-	// Index is -1 in a call of a lease.
+	Map   string
 	Index int64
 	Began time.Time
 	// Progress is the beginning of the JSON that it reported last.

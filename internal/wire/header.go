@@ -19,7 +19,7 @@ var fromWorker = map[string]parser{
 
 var fromProcess = map[string]parser{
 	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
-	"canceled": plain[Canceled], "progress": plain[ProgressReport], "kept": plain[Kept], "cap": plain[Cap],
+	"canceled": plain[Canceled], "progress": plain[ProgressReport], "cap": plain[Cap],
 }
 
 func decode(line []byte, to any) error {

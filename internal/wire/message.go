@@ -33,9 +33,6 @@ type Hello struct {
 	Mode      gpumux.Mode `json:"mode"`
 	Board     int64       `json:"board,omitempty"`
 	Room      int64       `json:"room,omitempty"`
-	Lease     string      `json:"lease,omitempty"`
-	Host      string      `json:"host,omitempty"`
-	Rebuilt   bool        `json:"rebuilt,omitempty"`
 }
 
 // Run asks for items. The process answers each before it starts the next, unless its
@@ -44,8 +41,6 @@ type Run struct {
 	Run      int64             `json:"run"`
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items,omitzero"`
-	Target   string            `json:"target,omitempty"`
-	Task     string            `json:"task,omitempty"`
 	Folder   string            `json:"folder,omitempty"`
 	Trace    string            `json:"trace,omitempty"`
 	// Sizes has the size of each of Items, in a header only.
@@ -165,12 +160,6 @@ type ProgressReport struct {
 	Board uint64          `json:"board,omitempty"`
 }
 
-// Kept says how many residents the process has now, before the item's answer.
-type Kept struct {
-	Count int   `json:"count"`
-	Bytes int64 `json:"bytes"`
-}
-
 // Cap says whether a framework's own limit holds when it begins to use the device.
 type Cap struct {
 	Framework string `json:"framework"`
@@ -189,7 +178,6 @@ func (Posted) kind() string         { return "posted" }
 func (Fault) kind() string          { return "fault" }
 func (Canceled) kind() string       { return "canceled" }
 func (ProgressReport) kind() string { return "progress" }
-func (Kept) kind() string           { return "kept" }
 func (Cap) kind() string            { return "cap" }
 
 // ProtocolError says how the other side broke the protocol. The stream is lost.

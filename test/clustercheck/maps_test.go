@@ -40,8 +40,6 @@ def work(item):
 def odd(item):
     if item % 2: raise ValueError("%d is odd" % item)
     return item
-def keep(item): return gpumux.keep(memoryview(bytearray(item)), "kept")
-def length(item): return len(item["kept"])
 `
 
 // site is what clients and workers of a namespace have in common.
@@ -68,9 +66,8 @@ func (s site) worker(name string, host int, build string) *process {
 		temporal = "temporal: {deployment: gpus, build: " + build + "}\n"
 	}
 	text := fmt.Sprintf("%sstore: %q\nmetrics: {address: \"%s:9464\"}\nbacklog: [cpu]\n"+
-		"pools: [{name: cpu, devices: cpu, slots: 1, memory: 512MiB}, {name: long, devices: cpu, slots: 1, leases: 1}]\n"+
-		"tasks: {work: {python: \"work.py:work\"}, odd: {python: \"work.py:odd\"}, keep: {python: \"work.py:keep\"}, "+
-		"length: {python: \"work.py:length\"}}\n", temporal, s.store, at(host))
+		"pools: [{name: cpu, devices: cpu, slots: 1, memory: 512MiB}, {name: long, devices: cpu, slots: 1}]\n"+
+		"tasks: {work: {python: \"work.py:work\"}, odd: {python: \"work.py:odd\"}}\n", temporal, s.store, at(host))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		panic(err)
 	}

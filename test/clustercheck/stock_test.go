@@ -11,18 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/programtest"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 // The server that Temporal's command brings is 1.29, the least version, with its own
-// settings: a map, a lease, a cancelled map, a failed item, ls and show.
+// settings: a map, a cancelled map, a failed item, ls and show.
 func TestStock(t *testing.T) {
 	inCluster(t)
 	port := programtest.FreePort(t)
@@ -69,31 +64,4 @@ func TestStock(t *testing.T) {
 			return strings.Contains(listed, "stock-cancelled") && strings.Contains(listed, "stock-odd")
 		}, patience, 100*time.Millisecond, "both maps are listed")
 	})
-	part("a lease", 2, func(t *testing.T) { lease(t, s) })
-}
-
-// lease holds a slot of the pool long for calls that depend on each other.
-func lease(t *testing.T, s site) {
-	t.Helper()
-	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
-	require.NoError(t, err)
-	defer server.Close()
-	service := worker.New(server, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (length int, err error) {
-		return length, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"long"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			kept, err := workflows.Call[gpumux.Resident](ctx, s, "keep", 4000)
-			if err != nil {
-				return err
-			}
-			length, err = workflows.Call[int](ctx, s, "length", map[string]any{"kept": kept})
-			return err
-		})
-	}, workflow.RegisterOptions{Name: "leases"})
-	require.NoError(t, service.Start())
-	defer service.Stop()
-	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service", WorkflowExecutionTimeout: patience}, "leases")
-	require.NoError(t, err)
-	var length int
-	require.NoError(t, run.Get(t.Context(), &length))
-	require.Equal(t, 4000, length)
 }

@@ -33,7 +33,7 @@ func TestAbsurd_CostsNothing(t *testing.T) {
 	s := newSite(t)
 	s.worker("cpu", 2)
 	s.each(map[string]func(*site){
-		"Activities": absurdActivities, "QueuesOfOthers": absurdQueues, "WhatARunningMapHears": absurdUpdates, "ALaterWorkflow": laterWorkflow,
+		"Activities": absurdActivities, "WhatARunningMapHears": absurdUpdates, "ALaterWorkflow": laterWorkflow,
 	})
 }
 
@@ -71,19 +71,6 @@ func absurdActivities(s *site) {
 	var sum gpumux.Summary
 	require.NoError(s.t, run.Get(s.t.Context(), &sum))
 	require.EqualValues(s.t, 2, sum.Succeeded)
-}
-
-// A worker serves no queue for a stranger's lease but the lease's own.
-func absurdQueues(s *site) {
-	for id, queue := range map[string]string{
-		"gpumux.cpu": "gpumux.cpu", "gpumux": "gpumux", "gpumux.lease": "gpumux.lease.1", "gpumux.lease.a": "gpumux.lease.b.1", "": "gpumux.cpu",
-	} {
-		h, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{
-			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: 10 * time.Minute,
-		}, contract.HoldSlot, contract.Lease{ID: id, Queue: queue, Workflow: "w", TTL: gpumux.Duration(time.Minute)})
-		require.NoError(s.t, err)
-		refused(s.t, h)
-	}
 }
 
 // What clients say to a running map is refused where it makes no sense, and never costs a

@@ -106,7 +106,7 @@ func stepping() []float64 {
 	return items
 }
 
-// viaMap, viaSource and viaLease are workflows of a service.
+// viaMap and viaSource are workflows of a service.
 func viaMap(ctx workflow.Context, items []float64) (int, error) {
 	mapped, err := workflows.Map[float64, int](ctx, gpumux.MapInput{Task: "slow", Ladder: []string{"cpu"}}, items)
 	if err != nil {
@@ -125,19 +125,7 @@ func viaSource(ctx workflow.Context, source string) (int, error) {
 	return len(page), err
 }
 
-func viaLease(ctx workflow.Context, items []float64) (n int, err error) {
-	return n, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-		for _, item := range items {
-			if _, err := workflows.Call[int](ctx, s, "slow", item); err != nil {
-				return err
-			}
-			n++
-		}
-		return nil
-	})
-}
-
-// outage is a map or a lease of a service's workflow, with a way to a codec server for
+// outage is a map of a service's workflow, with a way to a codec server for
 // the workers, one for the service and one for who starts the workflow.
 type outage struct {
 	*site
@@ -193,7 +181,7 @@ func (o *outage) end(run client.WorkflowRun) {
 	require.Zero(o.t, o.service.left())
 }
 
-// Maps of every kind and leases outlast a codec server that fails, is slow or is away:
+// Maps of every kind outlast a codec server that fails, is slow or is away:
 // that of the workers, and that of the service whose workflow maps.
 func TestCodecServer_Outages(t *testing.T) {
 	t.Parallel()
@@ -204,7 +192,7 @@ func TestCodecServer_Outages(t *testing.T) {
 	}{
 		"a map while it fails":      {viaMap, "503", 6},
 		"a source while it is away": {viaSource, "away", 6},
-		"a lease while it is slow":  {viaLease, "slow", 3},
+		"a map while it is slow":    {viaMap, "slow", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,12 +204,11 @@ func TestCodecServer_Outages(t *testing.T) {
 			o.calledOnce(steps)
 		})
 	}
-	// An error in a workflow's input fails that workflow then, but none of what a lease
-	// reads.
+	// An error in a workflow's input fails that workflow then, but none of what a map reads.
 	t.Run("the codec is in the SDK's own converter", func(t *testing.T) {
 		t.Parallel()
 		o := newOutage(t)
-		run := o.begin(o.dial(nil, converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), o.service)), workers.Options{}, viaLease)
+		run := o.begin(o.dial(nil, converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), o.service)), workers.Options{}, viaMap)
 		o.service.fail(1, "503")
 		o.end(run)
 		o.calledOnce(steps)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -20,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 // current makes a version of the deployment gpus current, as soon as a worker has it.
@@ -47,7 +45,7 @@ func (s *site) queues(build string) (names []string) {
 }
 
 // A version has at most a hundred queues and keeps those of dead workers. So it has none
-// that names a worker, though leases have queues.
+// that names a worker.
 func TestDeployment_HasNoQueueOfAWorker(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -66,27 +64,13 @@ func TestDeployment_HasNoQueueOfAWorker(t *testing.T) {
 	require.Equal(t, enums.VERSIONING_BEHAVIOR_PINNED, versioning.GetBehavior())
 	require.Equal(t, "v7", versioning.GetDeploymentVersion().GetBuildId())
 
-	service(t, s.client, map[string]any{"lease": func(ctx workflow.Context) (seat string, err error) {
-		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu"}}, func(ctx workflow.Context, slot *workflows.Slot) error {
-			seat = slot.Seat().Slot
-			_, err := workflows.Call[int](ctx, slot, "double", 3)
-			return err
-		})
-		return seat, err
-	}})
-	var seat string
-	lease, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "lease")
-	require.NoError(t, err)
-	require.NoError(t, lease.Get(t.Context(), &seat))
-	require.NotEmpty(t, seat)
-
 	person := newShell(t)
 	at := []string{"--address", devservertest.Run(t).Address(), "--namespace", s.namespace}
 	listed := person.run(0, append([]string{"workers"}, at...)...)
 	require.Contains(t, listed.stdout.String(), "gpu ")
 	shown := person.run(0, append([]string{"show", run.GetID()}, at...)...)
 	require.Contains(t, shown.stdout.String(), "succeeded  2\n")
-	require.Equal(t, []string{"gpumux", "gpumux.gpu", "gpumux.gpu.lease", "gpumux.gpu.lease.watch", "gpumux.gpu.watch"}, s.queues("v7"))
+	require.Equal(t, []string{"gpumux", "gpumux.gpu", "gpumux.gpu.watch"}, s.queues("v7"))
 }
 
 // New code of a task comes with a new version of the deployment. A map stays with the

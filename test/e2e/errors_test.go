@@ -14,12 +14,12 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// What a client of a service prints when a map or a lease of its workflow fails: the
+// What a client of a service prints when a map of its workflow fails: the
 // message, its hint and its kind once, and no names of types of this project.
 func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
-	l := newLeases(t)
-	l.worker("cpu", 4)
-	l.offer("lease", 2)
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 4)
 	cpu := []string{"cpu"}
 	long := gpumux.MapInput{Task: "slow", Items: items(30), Ladder: cpu}
 	child := func(o workflow.ChildWorkflowOptions, in gpumux.MapInput) func(workflow.Context) error {
@@ -38,19 +38,11 @@ func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
 			return err
 		}
 	}
-	leased := func(o workflows.LeaseOptions, task string, item int) func(workflow.Context) error {
-		return func(ctx workflow.Context) error {
-			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-				_, err := workflows.Call[int](ctx, s, task, item)
-				return err
-			})
-		}
-	}
-	offered := workflows.LeaseOptions{Ladder: []string{"lease"}}
 	limited := long
 	limited.MapTimeout = gpumux.Duration(100 * time.Millisecond)
 	late := "the map's workflow took longer than its child options allow; give the input a mapTimeout instead, whose error says how many items are done; " +
 		"the map named no output, so started again it runs all items (type: timeout, retryable: false): gpumux task slow"
+	callers := map[string]any{}
 	for name, c := range map[string]struct {
 		f    func(workflow.Context) error
 		want string
@@ -79,21 +71,17 @@ func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
 			_, _, err := workflows.Page[int](ctx, "nothing.jsonl", 0, 0)
 			return err
 		}, "nothing.jsonl: file does not exist; name the results file of a map that has completed (type: bad_input, retryable: false): gpumux"},
-		"no lease": {leased(workflows.LeaseOptions{Ladder: []string{"none"}, Patience: time.Second}, "model:pid", 1),
-			"none of a cordoned device (gpumux workers, gpumux gpus) (type: slot_lost, retryable: false): gpumux"},
-		"a call":  {leased(offered, "model:infer", 1), "TypeError: 'int' object is not subscriptable (type: task_error, retryable: false): gpumux task model:infer in slot lease/"},
-		"a lease": {leased(workflows.LeaseOptions{Ladder: offered.Ladder, TTL: time.Second}, "model:sleep", 20), "give it a longer TTL, or fewer calls (type: slot_lost, retryable: false): gpumux"},
 	} {
-		l.register(name, c.f)
+		callers[name] = c.f
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "caller of " + name, TaskQueue: "service"}, name)
+			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "caller of " + name, TaskQueue: "service"}, name)
 			require.NoError(t, err)
 			switch name {
 			case "terminated":
-				require.Eventually(t, func() bool { return l.client.TerminateWorkflow(t.Context(), name, "", "by an operator") == nil }, 20*time.Second, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return s.client.TerminateWorkflow(t.Context(), name, "", "by an operator") == nil }, 20*time.Second, 20*time.Millisecond)
 			case "cancelled":
-				require.Eventually(t, func() bool { return l.client.CancelWorkflow(t.Context(), name, "") == nil }, 20*time.Second, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return s.client.CancelWorkflow(t.Context(), name, "") == nil }, 20*time.Second, 20*time.Millisecond)
 			}
 			err = run.Get(t.Context(), nil)
 			_, printed, _ := strings.Cut(err.Error(), "): ") // behind the names of the caller
@@ -106,5 +94,5 @@ func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
 			}
 		})
 	}
-	l.begin()
+	service(t, s.client, callers)
 }

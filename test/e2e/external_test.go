@@ -54,7 +54,7 @@ func TestExternalStorage_InAProgram(t *testing.T) {
 	d := &drawer{}
 	c := dial(t, client.Options{Namespace: s.namespace, // payloads lie in external storage, however small
 		ExternalStorage: converter.ExternalStorage{Drivers: []converter.StorageDriver{d}, PayloadSizeThreshold: 1}})
-	service(t, c, map[string]any{"viaMap": viaMap, "viaSource": viaSource, "viaLease": viaLease})
+	service(t, c, map[string]any{"viaMap": viaMap, "viaSource": viaSource})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	short := []float64{0.01, 0.02, 0.03}
@@ -65,7 +65,7 @@ func TestExternalStorage_InAProgram(t *testing.T) {
 	}
 	s.client = c
 	s.worker("cpu", 2)
-	for f, arg := range map[string]any{"viaMap": short, "viaSource": s.source("0.01\n0.02\n0.03\n"), "viaLease": short} {
+	for f, arg := range map[string]any{"viaMap": short, "viaSource": s.source("0.01\n0.02\n0.03\n")} {
 		got, err := run(f, arg)
 		require.NoError(t, err, f)
 		require.Equal(t, len(short), got, f)

@@ -71,16 +71,6 @@ var origins = []origin{
 		`serial 1 697953.1 8.00MiB 8.00MiB 4B 8.00MiB 8.00MiB`, `replicated 1 697953.0 8.00MiB 8.00MiB 4B 2.00MiB 32.00MiB`,
 		`sharded 1 697953.0 2.00MiB 2.00MiB 4B 2.00MiB 8.00MiB`, `slots [1-4] 697953.0 2.00MiB 2.00MiB 4B 2.00MiB 2.00MiB`,
 	}, wrong: [][3]string{{"pmap/pmap.py", "row**2", "row**3"}}, again: fmt.Sprintf(compare, "pmap") + " serial", says: "WRONG"},
-	// An operation that the first backend refuses runs on the next one with the same
-	// numbers.
-	{name: "backends", served: true, before: func(e *example) {
-		e.env = append(e.env, goEnvironment(e.t)...)
-		e.build("go build -o bin/backends ./examples/backends")
-		slots("")(e)
-	}, line: "set -o pipefail; bin/backends | " + fmt.Sprintf(compare, "backends"), prints: []string{
-		`both (product|relu|softmax) first/\d cpu:0 \de-\d\d`, `both eigenvalues cpu/\d first/\d, NotImplementedError \de-\d\d`,
-		`cpu (product|relu|softmax|eigenvalues) cpu/\d \de-\d\d`, `1 arrays moved between slots; .*`,
-	}, wrong: [][3]string{{"backends/first.py", "jax.nn.relu", "jax.nn.gelu"}}, says: `both relu .* WRONG`},
 	// A process is replaced before it passes its budget; the losses are those of a plain
 	// run.
 	{name: "cleanup", served: true, before: slots("9465"), line: fmt.Sprintf(compare, "cleanup"), prints: []string{

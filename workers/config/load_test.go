@@ -32,7 +32,7 @@ pools:
     sharing: default
     gpus_per_slot: 1
   - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
-  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh, leases: 0}
+  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh}
 tasks:
   embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, start: 30m, recycle: 1000}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
@@ -53,8 +53,6 @@ func TestLoad_Complete(t *testing.T) {
 	require.Len(t, placements, 3)
 	require.Equal(t, []string{"GPU-aaaa", "GPU-bbbb"}, []string{placements[0].Groups[0].Name, placements[0].Groups[1].Name})
 	require.Equal(t, gpumux.Size(8<<30), placements[0].Memory)
-	require.Equal(t, []int{4, 0, 0}, []int{placements[0].LeaseLimit(), placements[1].LeaseLimit(), placements[2].LeaseLimit()},
-		"half of the slots, half of one, and none as the file says")
 	require.Len(t, placements[1].Groups, 1)
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].Groups[0].Name)
 	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
@@ -87,16 +85,6 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, "sweep.py:fit", fit.Python)
 	require.Equal(t, filepath.Join(dir, "tasks"), fit.Dir)
 	require.True(t, filepath.IsAbs(fit.Interpreter), fit.Interpreter)
-}
-
-func TestLoad_Leases(t *testing.T) {
-	for _, bad := range []string{"banana", "1.5", "-3", "[1]"} {
-		c, err := load(t, site(t), "pools: [{name: cpu, devices: cpu, slots: 4, leases: "+bad+"}]\ntasks: {a: {python: \"embed.py:embed\"}}")
-		if err == nil {
-			err = c.Validate(onlyCPU(t))
-		}
-		require.ErrorContains(t, err, "pools[0].leases: ", bad)
-	}
 }
 
 func TestLoad_ABacklogIsAMetric(t *testing.T) {

@@ -27,8 +27,6 @@ type Pool struct {
 	// Reserve is the memory of each device that stays free for others, what they hold
 	// included. Default: none.
 	Reserve gpumux.Size `json:"reserve"`
-	// Leases is the most slots that leases may have at a time. Default: half of them.
-	Leases *int `json:"leases"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `json:"mode"`
 	// Sharing is how slots share a device. Default: by turns.
@@ -82,15 +80,6 @@ func (p Placement) MinSlots() int {
 		return 1
 	}
 	return int(p.Slots)
-}
-
-// LeaseLimit is the most slots that leases may have at a time.
-func (p Placement) LeaseLimit() int {
-	all := p.MaxSlots * len(p.Groups)
-	if p.Leases != nil {
-		return min(*p.Leases, all)
-	}
-	return all / 2
 }
 
 // Devices lists the devices of all placements, each once.
@@ -184,9 +173,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	}
 	if p.Slots != AutoSlots && (p.Slots < 0 || p.Slots > maxSlots) {
 		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
-	}
-	if p.Leases != nil && *p.Leases < 0 {
-		r.add(at+".leases", "%d is negative; 0 offers none", *p.Leases)
 	}
 	if p.GPUsPerSlot < 0 {
 		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)

@@ -47,58 +47,6 @@ func ExampleHandle() {
 	// 0 false task_error: too small
 }
 
-// The calls of a lease find the same stand-ins. A handle stays a handle there, and a fault
-// of the kind slot_lost takes the slot away: this one is lost once, and built anew.
-func ExampleHandle_lease() {
-	score := func(ctx workflow.Context, texts []string) (total int, err error) {
-		load := func(ctx workflow.Context, s *workflows.Slot) error {
-			_, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", "tiny")
-			return err
-		}
-		o := workflows.LeaseOptions{Ladder: []string{"gpu"}, Rebuild: load}
-		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", "tiny")
-			for _, text := range texts {
-				if err != nil {
-					return err
-				}
-				var n int
-				n, err = workflows.Call[int](ctx, s, "model:score", map[string]any{"model": model, "text": text})
-				total += n
-			}
-			return err
-		})
-		return total, err
-	}
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	tasks := workflowstest.New(env)
-	loads, lost := 0, false
-	workflowstest.Handle(tasks, "model:load", func(name string) (gpumux.Resident, error) {
-		loads++
-		return gpumux.Resident{Key: name, Task: "model:load"}, nil
-	})
-	workflowstest.Handle(tasks, "model:score", func(item struct {
-		Model gpumux.Resident
-		Text  string
-	}) (int, error) {
-		if item.Text == "three" && !lost {
-			lost = true
-			return 0, &gpumux.Fault{Kind: gpumux.FaultSlotLost, Blameless: true, Message: "the host is gone"}
-		}
-		return len(item.Text) * len(item.Model.Key), nil
-	})
-	env.ExecuteWorkflow(score, []string{"one", "three"})
-	var total int
-	if err := env.GetWorkflowResult(&total); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("score", total, "with", loads, "loads")
-	// Output:
-	// score 32 with 2 loads
-}
-
 // What the workflow asked for, and what its map left in the store.
 func ExampleTasks() {
 	lengths := func(ctx workflow.Context) (string, error) {

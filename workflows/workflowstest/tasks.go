@@ -31,16 +31,14 @@ type Tasks struct {
 	sources map[string][]json.RawMessage
 	results map[string][]gpumux.Result
 	inputs  []gpumux.MapInput
-	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
-// New registers the stand-ins for workflows.Map, MapSource, Page and WithSlot with the
-// environment. They know no task before Handle.
+// New registers the stand-ins for workflows.Map, MapSource and Page with the environment.
+// They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
-		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
+		results: map[string][]gpumux.Result{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
-	t.registerLeases(env)
 	t.registerResults(env)
 	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
@@ -64,7 +62,7 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	}
 }
 
-// Fail makes a fault end every map and every call of a task, such as the FaultTimeout of
+// Fail makes a fault end every map of a task, such as the FaultTimeout of
 // Op "start" of a map that nobody serves for its PoolTimeout.
 func (t *Tasks) Fail(task string, fault gpumux.Fault) {
 	Handle(t, task, func(json.RawMessage) (any, error) { return nil, end{&fault} })

@@ -145,12 +145,6 @@ func TestTasks_FailEndsMaps(t *testing.T) {
 			_, err := workflows.MapSource(ctx, in)
 			return err
 		},
-		"Call": func(ctx workflow.Context, in gpumux.MapInput) error {
-			return workflows.WithSlot(ctx, workflows.LeaseOptions{}, func(ctx workflow.Context, s *workflows.Slot) error {
-				_, err := workflows.Call[int](ctx, s, in.Task, 1)
-				return err
-			})
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, tasks := environment()

@@ -1,4 +1,4 @@
-"""What a task may use of gpumux: arg, batch, concurrent, resident, slot, progress, save, keep and drop. A task needs none of them.
+"""What a task may use of gpumux: arg, batch, concurrent, resident, slot, progress and save. A task needs none of them.
 
 Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
 slot() knows nothing, progress() and save() do nothing. There the client is part of the package too: map and the like.
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional,
 if TYPE_CHECKING:
     from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map, register_joblib
     from .client import starmap, stream
-    from .process.handle import Handle
 
-__all__ = ["Slot", "arg", "batch", "concurrent", "drop", "keep", "progress", "resident", "save", "slot"]
+__all__ = ["Slot", "arg", "batch", "concurrent", "progress", "resident", "save", "slot"]
 _CLIENT = (
     "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
     "starmap", "stream",
@@ -133,25 +132,6 @@ def resident(key: Hashable, build: Callable[[], _T]) -> _T:
                 raise TypeError(f"resident({key!r}): build returned an awaitable; give a plain function")
             _residents[key] = value
         return _residents[key]
-
-
-def keep(value: Any, key: Optional[str] = None) -> Handle:
-    """Keep value on this slot for later calls of the same lease, and return a handle that names it.
-
-    Return the handle, alone or within another value; where it is part of a later call's item, that call gets the value. A value
-    that is kept under a key which is taken replaces the one before. It is kept until drop, or until the lease or its process ends.
-    Raises RuntimeError in a slot that no lease holds.
-    """
-    from .process import handle
-
-    return handle.keep(value, key)
-
-
-def drop(handle: Any) -> None:
-    """Let go of a resident, named by its handle or its key. Raises LookupError when there is none."""
-    from .process import handle as handles
-
-    handles.drop(handle)
 
 
 def batch(

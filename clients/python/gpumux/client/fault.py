@@ -17,7 +17,7 @@ class Fault(Exception):
     def __init__(self, fields: dict, options: dict = {}) -> None:
         super().__init__(fields)
         self.kind: str = fields.get("kind", "")
-        """device_oom, budget, host_oom, crash, timeout, device_lost, task_error, bad_input, canceled or slot_lost."""
+        """device_oom, budget, host_oom, crash, timeout, device_lost, task_error, bad_input or canceled."""
         self.message: str = fields.get("message", "")
         """What happened in one line, in the framework's own words where there are any."""
         self.raised: Optional[str] = fields.get("class")

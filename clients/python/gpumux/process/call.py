@@ -36,11 +36,8 @@ class Caller:
     """Runs items with the function that it was told to use. Only the main thread uses it."""
 
     def __init__(self, wire: Wire, peak: Peak) -> None:
-        self.target = ""
         self.batch = self.concurrent = 0
         """How many items it takes in one call, and how many at the same time; 0: one."""
-        self.loaded: dict[str, Callable[..., Any]] = {}
-        """The functions that it used, by target."""
         self.ended: Callable[[], None] = lambda: None
         """Raises SystemExit when the worker has told the process to end."""
         self._function: Callable[..., Any] = lambda item: item
@@ -59,9 +56,9 @@ class Caller:
         self._folder = ""
         gpumux._report, gpumux._save = self._progress, self._save
 
-    def use(self, target: str, function: Callable[..., Any]) -> None:
-        """Call function, which target names, for the items of the next runs."""
-        self.target, self.loaded[target], self.forked = target, function, _fork_mark()
+    def use(self, function: Callable[..., Any]) -> None:
+        """Call function for the items."""
+        self.forked = _fork_mark()
         self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE

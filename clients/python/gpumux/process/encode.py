@@ -228,7 +228,6 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "builtins.memoryview": lambda value: base64.b64encode(value.tobytes()).decode(),
     "builtins.set": lambda value: _sorted(value),
     "builtins.frozenset": lambda value: _sorted(value),
-    "gpumux.process.handle.Handle": lambda value: sys.modules["gpumux.process.handle"].field(value),
     "enum.Enum": lambda value: value.value,
     "decimal.Decimal": str,
     "uuid.UUID": str,

@@ -41,10 +41,6 @@ def read(raw: memoryview) -> Any:
         return item
     if _endless(item):
         _exact(text)
-    if _HANDLE in text:
-        from . import handle
-
-        return handle.resolve(item)
     return item
 
 
@@ -57,10 +53,8 @@ def numbers(text: str) -> str:
 
 
 _WRITTEN = (('"\\u004eaN"', "NaN"), ('"\\u0049nfinity"', "Infinity"), ('"\\u002dInfinity"', "-Infinity"))
-# Types without a float and without a handle.
+# Types without a float.
 _BOUNDED = frozenset((int, str, bool, type(None)))
-# What an item with a handle of a resident contains.
-_HANDLE = '"gpumux.handle"'
 _INFINITY, _MINUS_INFINITY = struct.pack("<d", math.inf), struct.pack("<d", -math.inf)
 
 

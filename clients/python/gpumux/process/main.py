@@ -85,10 +85,6 @@ def _greet(wire):
     gpumux._slot = gpumux.Slot(
         hello.get("slot") or None, hello.get("device"), hello.get("memory") or None, hello.get("mode"), hello.get("task")
     )
-    if hello.get("lease"):
-        from gpumux.process import handle
-
-        handle.begin(hello["lease"], hello.get("host"), hello.get("rebuilt") is True, wire.kept)
     return hello
 
 
@@ -138,13 +134,11 @@ def _serve(wire, ended, forks) -> int:
         if hello is None:
             return 0
     try:
-        caller.use(hello.get("target"), task.ready(function))
+        caller.use(task.ready(function))
     except task.LoadError as error:
         ended()
         wire.fault(error.fault)
         return LOAD
-    # Such a process runs one item.
-    single = forks is not None and not hello.get("lease")
     caller.ended = ended
     wire.ready(caller.batch, concurrent=caller.concurrent)
     try:
@@ -163,35 +157,13 @@ def _serve(wire, ended, forks) -> int:
             trace(header)
             # The worker waits for results, so it reads the report.
             memory.prove()
-            target, name = header.get("target") or hello.get("target"), header.get("task") or hello.get("task")
-            if _choose(caller, target, hello, wire, header["run"], name):
-                caller.run(header, body)
-                if single:
-                    # The worker would say stop.
-                    return 0
+            caller.run(header, body)
+            if forks:
+                # Such a process runs one item, and the worker would say stop.
+                return 0
             del message, body
     finally:
         caller.close()
-
-
-def _choose(caller, target: str, hello: dict, wire, run: int, name: str) -> bool:
-    """Let the next items go to the function of the task name that target names; False after the fault of a run whose function cannot be
-    loaded."""
-    import gpumux
-
-    gpumux._slot = gpumux._slot._replace(task=name)
-    if target == caller.target:
-        return True
-    from gpumux.process import task
-
-    try:
-        own = hello.get("own") is True and not target.startswith("gpumux.")
-        caller.use(target, caller.loaded.get(target) or task.ready(task.load(target, hello.get("dir") or "", own)))
-    except task.LoadError as error:
-        wire.fault(error.fault, run)
-        wire.await_next()
-        return False
-    return True
 
 
 def _streams() -> None:

@@ -275,11 +275,6 @@ class Wire:
         field, self._allocators = self._allocators, ""
         return field
 
-    def kept(self, count: int, size: int) -> None:
-        """This process has so many residents of so many bytes. Any thread may call it."""
-        head = b'{"type":"kept","count":%d,"bytes":%d}\n' % (count, size)
-        self._say(head)
-
     def cap(self, framework: str, error: str | None) -> None:
         """A framework begins to use the device, and its own limit holds, or error says why not. Any thread may call it."""
         header = {"type": "cap", "framework": framework}

@@ -123,12 +123,12 @@ class TestWire(unittest.TestCase):
         def answer():
             for n in range(200):
                 self.wire.result(1, n, b'"%s"' % (b"x" * 500), 0.0, 10.0)
-            self.wire.kept(0, 0)
+            self.wire.progress(1, 200, b"0")
 
         process = threading.Thread(target=answer)
         process.start()
         waited, read = 0, 0
-        for header in iter(self.told, {"type": "kept", "count": 0, "bytes": 0}):
+        while (header := self.told())["type"] != "progress":
             self.assertLessEqual(header["board"] - read, 4096)
             if header.get("wait"):
                 waited, read = waited + 1, header["board"]

@@ -90,7 +90,7 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "canceled", "progress", "kept", "cap"})
+        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "canceled", "progress", "cap"})
 
     def say(self, kind, m, output, frame):
         self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
@@ -108,8 +108,6 @@ class TestGolden(Ends):
             self.wire.ready(m["batch"], m.get("concurrent", 0))
         elif kind == "canceled":
             self.wire.canceled(m["runs"])
-        elif kind == "kept":
-            self.wire.kept(m["count"], m["bytes"])
         elif kind == "cap":
             self.wire.cap(m["framework"], m.get("error"))
         elif kind == "progress":
