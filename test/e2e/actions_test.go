@@ -19,16 +19,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// meter counts what passes a frontend: calls by method, and what Temporal Cloud bills,
-// its actions, by kind. Its rules are those of the server's own counter "action"
+// meter counts of what passes a frontend what Temporal Cloud bills, its actions, by kind.
+// Its rules are those of the server's own counter "action"
 // (common/rpc/interceptor/telemetry.go).
 type meter struct {
 	mu      sync.Mutex
-	calls   map[string]int
 	actions map[string]int
 }
 
@@ -48,7 +46,6 @@ func (m *meter) intercept(ctx context.Context, req any, call *grpc.UnaryServerIn
 	answer, err := pass(ctx, req)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.calls[method]++
 	if err != nil {
 		return answer, err
 	}
@@ -93,20 +90,13 @@ func (m *meter) read() (n int, text string) {
 	return n, text
 }
 
-// called is how many calls there were, by method.
-func (m *meter) called() map[string]int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.calls)
-}
-
 // metered is a server, a worker with so many slots that reaches it through a meter, and a
 // client that does. Items of the task sleep for so long.
 func metered(t *testing.T, slots int, each time.Duration) (*meter, client.Client) {
 	h := newHost(t)
 	h.write("nap.py", "import time\ndef nap(x):\n    time.sleep("+fmt.Sprint(each.Seconds())+")\n    return x\n")
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks: {nap: {python: \"nap.py:nap\"}}\n", h.path("store"), slots))
-	m := &meter{calls: map[string]int{}, actions: map[string]int{}}
+	m := &meter{actions: map[string]int{}}
 	address := frontend(t, h.address, m.intercept)
 	h.env = append(h.env, "TEMPORAL_ADDRESS="+address)
 	h.worker()
@@ -169,46 +159,6 @@ func TestLong_ActionsPerItem(t *testing.T) {
 		t.Run(fmt.Sprintf("%s on %d", c.each, c.slots), func(t *testing.T) {
 			m, to := metered(t, c.slots, c.each)
 			require.LessOrEqual(t, perItem(t, m, to, c.items), c.limit)
-		})
-	}
-}
-
-// What an idle worker asks in a minute, after its first one.
-func TestLong_ActionsOfAnIdleWorker(t *testing.T) {
-	m, c := metered(t, 8, 0)
-	perItem(t, m, c, 8)
-	time.Sleep(time.Minute)
-	before, billed := m.called(), m.rest()
-	time.Sleep(time.Minute)
-	for method, n := range m.called() {
-		if n > before[method] {
-			t.Log(method, n-before[method])
-		}
-	}
-	require.Equal(t, billed, m.rest(), "nothing that is billed")
-}
-
-// When others notice that a worker is lost, for docs/benchmarks.md.
-func TestLong_ActionsAndWhatTheyDelay(t *testing.T) {
-	for _, c := range []struct {
-		contact string
-		kill    time.Duration
-	}{{"2s", time.Second}, {"7s", time.Second}, {"7s", 9 * time.Second}, {"7s", 19 * time.Second}} {
-		t.Run(c.contact+" killed after "+c.kill.String(), func(t *testing.T) {
-			h := newCareful(t, 1, 600)
-			h.write("worker.yaml", strings.ReplaceAll(h.file("worker.yaml"), "contact: 2s", "contact: "+c.contact))
-			first := h.worker()
-			h.begin("map", "careful", "--range", "0:1", "--pool", "cpu")
-			begun := func(n int) {
-				rig.Wait(t, func() bool { return strings.Count(h.file("calls"), "begin ") == n }, time.Minute, 5*time.Millisecond)
-			}
-			begun(1)
-			time.Sleep(c.kill)
-			require.NoError(t, first.Process.Kill())
-			killed := time.Now()
-			h.worker()
-			begun(2)
-			t.Logf("the item began again after %s", time.Since(killed).Round(100*time.Millisecond))
 		})
 	}
 }

@@ -2,16 +2,12 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 // harms are what can happen to an object of an input in the store, the lines or their
@@ -72,34 +68,5 @@ func TestTrust_ADamagedInputIsPutAgain(t *testing.T) {
 			s.run(0, args...)
 		}
 		right()
-	}
-}
-
-// A map whose input no client puts there ends, with what to delete, or has the right
-// values.
-func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	for i, h := range harms {
-		in := gpumux.MapInput{Task: "double", Source: s.source(numbers(3000)), Ladder: []string{"cpu"}, Output: fmt.Sprintf("d/%d.jsonl", i)}
-		_, err := s.run(in)
-		require.NoError(t, err, h.name)
-		file := harm(t, filepath.Join(s.dir, "store"), h.ending, h.change)
-		in.Output = fmt.Sprintf("e/%d.jsonl", i)
-		for round := range 2 { // the second time its index is gone
-			_, err := s.run(in)
-			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
-			require.ErrorContains(t, err, file, h.name)
-			if round == 1 {
-				require.ErrorContains(t, err, "where a program named it, delete it and put it there again")
-			}
-		}
-		s.source(numbers(3000))
-		sum, err := s.run(in)
-		require.NoError(t, err, h.name)
-		for at, r := range s.results(sum) {
-			require.Equal(t, strconv.Itoa(2*at), string(r.Value), h.name)
-		}
 	}
 }

@@ -258,35 +258,6 @@ func (s *site) attempts(run client.WorkflowRun) (highest int32) {
 	return highest
 }
 
-// A local map whose code is edited while it runs keeps what has finished for the same
-// code, and the new code is a new map.
-func TestLocal_EditedInTheMiddle(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	s.write("edited.py", editedPy)
-	near(t, s.dir, "first")
-	command := []string{"map", "edited.py:edit", "--range", "0:60", "--local", "--mode", "fresh", "--option", "chunk=2", "--slots", "2", "--out", "r.jsonl"}
-	values := func() map[string]int {
-		t.Helper()
-		counts := map[string]int{}
-		for _, line := range s.lines(s.file("r.jsonl")) {
-			counts[string(line["value"])]++
-		}
-		return counts
-	}
-	stopped := s.begin(command...)
-	require.NotZero(t, stopped.code(), &stopped.stderr)
-	require.Contains(t, stopped.stderr.String(), "start a new map")
-	require.NoFileExists(t, s.path("r.jsonl"))
-	s.run(0, command...)
-	require.Equal(t, map[string]int{`"another"`: 60}, values(), "the new code is a new map")
-	require.NoError(t, os.Remove(s.path("r.jsonl")))
-	near(t, s.dir, "first")
-	again := s.run(0, command...)
-	require.Contains(t, again.stderr.String(), "going on with map")
-	require.Equal(t, map[string]int{`"first"`: 60}, values())
-}
-
 // A stream goes on with the code as it is, also in the share of a slot whose process has
 // ended.
 func TestStream_EditedInTheMiddle(t *testing.T) {

@@ -330,18 +330,3 @@ func TestDemo_Reports(t *testing.T) {
 		require.NotEmpty(t, value.Device)
 	}
 }
-
-// An item that is no configuration fails alone, and the demo's report and exit status say
-// so.
-func TestLong_DemoNamesWhatFailed(t *testing.T) {
-	t.Parallel()
-	e := &example{shell: newShell(t), name: "digits", repo: top(t)}
-	e.copy("examples/digits")
-	e.link()
-	items := strings.SplitAfterN(e.file("examples/digits/sweep.jsonl"), "\n", 2)
-	e.write("examples/digits/sweep.jsonl", items[0]+"{\"hidden\": 16}\n")
-	out, code := e.sh(e.dir, "examples/digits/demo.sh")
-	require.Equal(t, 1, code)
-	require.Regexp(t, `\n1 networks trained on .*, 1 failed\n`, out)
-	require.Contains(t, out, "item 1 failed: task_error: a configuration has the fields")
-}

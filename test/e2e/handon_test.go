@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -40,33 +38,4 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 	rig.Wait(t, func() bool { return began() == 2 }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
 	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
-}
-
-// So does a merge, which nobody need wait for any longer than for a chunk.
-func TestHandOn_AMergeOfADeadWorkerStartsAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	b := s3test.Start(t)
-	s := newSite(t)
-	s.store = b.URL("")
-	s.worker("cpu", 1)
-	merging, goOn := make(chan struct{}, 2), make(chan struct{})
-	b.Trouble(func(r *http.Request) int {
-		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/results.jsonl") {
-			merging <- struct{}{}
-			<-goOn
-		}
-		return 0
-	})
-	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 2000}, Ladder: []string{"cpu"}, Output: "d/results.jsonl"})
-	<-merging
-	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
-	n, err := fleetOf(st).HandOn(t.Context(), func(string) bool { return true })
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
-	<-merging // the next attempt
-	close(goOn)
-	var sum gpumux.Summary
-	require.NoError(t, run.Get(t.Context(), &sum))
-	require.EqualValues(t, 2000, sum.Succeeded)
-	s.results(sum)
 }

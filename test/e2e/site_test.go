@@ -343,21 +343,6 @@ func (s *site) calledOnce(n int) {
 	require.Len(s.t, seen, n)
 }
 
-// handedOn is how many attempts at chunks of a map the server gave up, because it had not
-// heard of their worker for as long as the contact allows: then items may run again.
-func (s *site) handedOn(run client.WorkflowRun) (attempts int) {
-	s.t.Helper()
-	for all := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); all.HasNext(); {
-		event, err := all.Next()
-		require.NoError(s.t, err)
-		begun := event.GetActivityTaskStartedEventAttributes()
-		if begun.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enums.TIMEOUT_TYPE_HEARTBEAT {
-			attempts += int(begun.GetAttempt()) - 1
-		}
-	}
-	return attempts
-}
-
 func numbers(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -245,25 +245,3 @@ def same(row): return row
 	require.Equal(t, `{"index":0,"value":{"id":"1e5","n":100000.0}}`+"\n", typed.stdout.String())
 	require.Contains(t, s.run(2, append(args, "--text", "size")...).stderr.String(), "--text go with text; a .parquet file has rows")
 }
-
-// A compressed file is a source in the store and on the command line, from a file, a
-// stream and a URL.
-func TestLocal_CompressedInputAndReduce(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	text := packed(t, 3000)
-	s.write("items.jsonl.gz", text)
-	s.write("add.py", "def add(pair): return pair[0] + pair[1]\n")
-	for _, in := range []string{"items.jsonl.gz", "file://" + s.path("items.jsonl.gz")} {
-		p := s.run(0, "map", "step.py:double", "--in", in, "--local", "--out", "r.jsonl", "--reduce", "add.py:add", "--json")
-		var sum gpumux.Summary
-		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &sum))
-		require.Equal(t, "8997000", string(sum.Reduced))
-		require.Len(t, s.lines(s.file("r.jsonl")), 3000)
-	}
-	s.write("cut.jsonl.gz", text[:len(text)/2])
-	p := s.run(2, "map", "step.py:double", "--in", "cut.jsonl.gz", "--local")
-	require.Contains(t, p.stderr.String(), "cut.jsonl.gz: the gzip archive is cut off")
-	p = s.run(2, "map", "step.py:double", "--range", "0:3", "--local", "--reduce", "add.py:none", "--out", "x.jsonl")
-	require.Contains(t, p.stderr.String(), "has no function none")
-}

@@ -1,27 +1,18 @@
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/worker"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/test/programtest"
 )
 
@@ -70,52 +61,4 @@ func TestTop_OfARunningMap(t *testing.T) {
 	require.NoError(t, p.Wait())
 
 	require.Contains(t, here.run(2, "top").stderr.String(), "needs a terminal; for programs there are `gpumux workers --json`")
-}
-
-// BenchmarkTop_AHundredWorkers is the share of a core that top takes beside a hundred
-// simulated workers of eight slots.
-func BenchmarkTop_AHundredWorkers(b *testing.B) {
-	s := devservertest.Run(b)
-	namespace := devservertest.Namespace(b)
-	c := devservertest.Dial(b, s, namespace)
-	for i := range 100 {
-		identity := fmt.Sprintf("node-%02d/4711", i)
-		pool := contract.PoolInfo{Name: "gpu", Slots: 8, Busy: 8, Memory: 8 << 30}
-		for n := range 8 {
-			pool.Seats = append(pool.Seats, contract.SlotInfo{Name: fmt.Sprintf("gpu/%d", n), Device: fmt.Sprintf("GPU-%032d", i), State: "busy",
-				Task: "embed", Map: "embed-3fa92c01d4e5", PID: 100 + n, Held: gpumux.Size(n) << 30, Items: int64(n)})
-		}
-		offer := contract.WorkerInfo{Identity: identity, Pools: []contract.PoolInfo{pool}}
-		for _, queue := range []string{contract.WorkerQueue(identity), gpumux.Queue} {
-			w := worker.New(c, queue, worker.Options{Identity: identity, DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: 1})
-			(&activities.Housekeeping{Describe: func() contract.WorkerInfo { return offer }}).RegisterDescribe(w)
-			w.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "unused"})
-			require.NoError(b, w.Start())
-			b.Cleanup(w.Stop)
-		}
-	}
-	dir := b.TempDir()
-	here := &shell{t: b, dir: dir, env: append(os.Environ(), "TEMPORAL_ADDRESS="+s.Address(), "TEMPORAL_NAMESPACE="+namespace)}
-	p, shown, keys := here.onTerminal("top")
-	require.Eventually(b, func() bool { return strings.Contains(shown.String(), "100 workers, 800 of 800 slots busy") }, time.Minute, 50*time.Millisecond)
-	began, used := time.Now(), cpuTime(b, p.Process.Pid)
-	for b.Loop() {
-		time.Sleep(time.Second)
-	}
-	b.ReportMetric(100*float64(cpuTime(b, p.Process.Pid)-used)/float64(time.Since(began)), "%core")
-	_, err := keys.Write([]byte("q"))
-	require.NoError(b, err)
-	require.NoError(b, p.Wait())
-}
-
-// cpuTime is what a process has used so far.
-func cpuTime(t testing.TB, pid int) time.Duration {
-	t.Helper()
-	const tick = time.Second / 100
-	fields := stat(pid)
-	require.NotEmpty(t, fields, "the process is gone")
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	require.NoError(t, errors.Join(err1, err2))
-	return time.Duration(user+system) * tick
 }

@@ -1,18 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -119,50 +114,6 @@ func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 		}
 	}
 	require.Positive(t, refused, "both workers answer on the queue of light activities")
-}
-
-// The Web UI's button: the map goes on from there, its results are whole, and no segment
-// is left over.
-func TestLong_ResetInTheSegmentPhase(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 1300}, Ladder: []string{"cpu"}, Chunk: 1})
-	require.Eventually(t, func() bool {
-		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
-		return err == nil && len(d.GetPendingChildren()) > 0
-	}, 5*time.Minute, 100*time.Millisecond)
-	reset := int64(0) // before the first segment
-	events := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for segments := 0; events.HasNext() && segments == 0; {
-		event, err := events.Next()
-		require.NoError(t, err)
-		switch event.GetEventType() {
-		case enums.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
-			segments++
-		case enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-			reset = event.GetEventId()
-		}
-	}
-	_, err := s.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: s.namespace, Reason: "as the Web UI does", WorkflowTaskFinishEventId: reset, RequestId: t.Name(),
-		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.GetID(), RunId: run.GetRunID()},
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var sum gpumux.Summary
-	require.NoError(t, s.client.GetWorkflow(ctx, run.GetID(), "").Get(ctx, &sum))
-	require.EqualValues(t, 1300, sum.Succeeded)
-	for i, r := range s.results(sum) {
-		require.Equal(t, fmt.Sprint(2*i), string(r.Value))
-	}
-	require.Eventually(t, func() bool {
-		open, err := s.client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: s.namespace, Query: "ExecutionStatus = 'Running'",
-		})
-		return err == nil && len(open.GetExecutions()) == 0
-	}, time.Minute, 100*time.Millisecond, "nothing is left running")
 }
 
 // Scattered work costs as much as the same in a row: chunks of many items, not an

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
@@ -58,11 +57,7 @@ func releases(t *testing.T) (before, after release) {
 	}
 	now := programtest.Binary(t)
 	into := t.TempDir()
-	program := "cmd/gpumux-worker"
-	if _, err := os.Stat(filepath.Join(source, program)); err != nil {
-		program = "cmd/gpumux" // as it was called before
-	}
-	return release{build(source, source, program), build(source, source, "examples/service")}, release{now, build(top(t), into, "examples/service")}
+	return release{build(source, source, "cmd/gpumux-worker"), build(source, source, "examples/service")}, release{now, build(top(t), into, "examples/service")}
 }
 
 // upgrading is a folder with a worker's file, in a namespace of its own.
@@ -80,15 +75,11 @@ func newUpgrading(t *testing.T) *upgrading {
 	return u
 }
 
-// worker starts the worker of a release, as a version of a deployment unless build is "".
-func (u *upgrading) worker(r release, build string) *program {
+// worker starts the worker of a release.
+func (u *upgrading) worker(r release) *program {
 	u.t.Helper()
-	temporal := ""
-	if build != "" {
-		temporal = "temporal: {deployment: gpus, build: " + build + "}\n"
-	}
 	name := fmt.Sprintf("worker-%d.yaml", time.Now().UnixNano())
-	u.write(name, temporal+"store: file://"+u.path("store")+"\npools: [{name: cpu, devices: cpu, slots: 4}]\ntasks: {\"*\": {python_dir: .}, "+
+	u.write(name, "store: file://"+u.path("store")+"\npools: [{name: cpu, devices: cpu, slots: 4}]\ntasks: {\"*\": {python_dir: .}, "+
 		"\"text:language\": {python: \"text.py:language\", dir: \""+filepath.Join(top(u.t), "examples/python")+"\"}}\n")
 	w := u.using(r).begin("worker", "-f", name)
 	rig.Wait(u.t, func() bool { return strings.Contains(w.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond, &w.stderr)
@@ -117,56 +108,6 @@ func (u *upgrading) done(m *program, name string, n int) {
 	for i, line := range all {
 		require.Equal(u.t, fmt.Sprint(2*i), string(line["value"]))
 	}
-}
-
-// middle waits until a map is well under way.
-func (u *upgrading) middle(n int) {
-	u.t.Helper()
-	rig.Wait(u.t, func() bool { return len(u.calls()) > n }, time.Minute, 20*time.Millisecond, "a part of the items ran")
-}
-
-// replaced starts a map on the worker of one release, and has that of another take its
-// place in the middle.
-func (u *upgrading) replaced(one, other release, n int) *program {
-	u.t.Helper()
-	first := u.worker(one, "")
-	m := u.begin(one, "replaced", n)
-	u.middle(n / 6)
-	u.worker(other, "")
-	stop(u.t, first)
-	require.Less(u.t, len(u.calls()), n, "the second worker has something to do")
-	return m
-}
-
-// refused reports whether a worker could not replay a map.
-func (u *upgrading) refused(id string) bool {
-	u.t.Helper()
-	for all := u.site.client.GetWorkflowHistory(u.t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); all.HasNext(); {
-		event, err := all.Next()
-		require.NoError(u.t, err)
-		if event.GetWorkflowTaskFailedEventAttributes().GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR {
-			return true
-		}
-	}
-	return false
-}
-
-// calledOnce requires that each of n items ran once.
-func (u *upgrading) calledOnce(n int) {
-	u.t.Helper()
-	calls := u.calls()
-	require.Len(u.t, calls, n)
-	for item, times := range calls {
-		require.Equal(u.t, 1, times, "item %s", item)
-	}
-}
-
-// version is that of the deployment which a map is pinned to.
-func (u *upgrading) version(id string) string {
-	u.t.Helper()
-	d, err := u.site.client.DescribeWorkflowExecution(u.t.Context(), id, "")
-	require.NoError(u.t, err)
-	return d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
 }
 
 // languages has the service of a release count the language of a text.
@@ -202,7 +143,7 @@ func TestLong_Upgrade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := newUpgrading(t)
-			u.worker(mix.worker, "")
+			u.worker(mix.worker)
 			u.done(u.begin(mix.client, "each", 40), "each", 40)
 			client := u.using(mix.client)
 			require.Contains(t, client.run(0, "workers").stdout.String(), "cpu")
@@ -214,46 +155,15 @@ func TestLong_Upgrade(t *testing.T) {
 	const n = 600
 	t.Run("in the middle of a map, to the next release", func(t *testing.T) {
 		u := newUpgrading(t)
-		m := u.replaced(before, after, n)
-		u.done(m, "replaced", n)
-		u.calledOnce(n)
-	})
-
-	// Its code may not know what the newer code did with the map. Then the map waits: it
-	// goes on when the newer worker is there again, though the older one is, too.
-	t.Run("in the middle of a map, back to the previous one", func(t *testing.T) {
-		u := newUpgrading(t)
-		m := u.replaced(after, before, n)
-		rig.Wait(t, func() bool { return m.over() || u.refused("replaced") }, time.Minute, 50*time.Millisecond, "the map goes on or waits")
-		if !m.over() {
-			d, err := u.site.client.DescribeWorkflowExecution(t.Context(), "replaced", "")
-			require.NoError(t, err)
-			require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
-			t.Log("the map waits for a newer worker")
-			u.worker(after, "")
-		}
-		u.done(m, "replaced", n)
-		u.calledOnce(n)
-	})
-
-	t.Run("with a deployment", func(t *testing.T) {
-		u := newUpgrading(t)
-		first := u.worker(before, "v1")
-		u.site.current("v1")
-		long := u.begin(before, "long", n)
-		u.middle(n / 6)
-		second := u.worker(after, "v2")
-		u.site.current("v2")
-		u.done(u.begin(before, "next", 40), "next", 40)
-		u.site.current("v1")
-		u.done(u.begin(after, "back", 40), "back", 40)
-		u.done(long, "long", n)
-		for id, version := range map[string]string{"long": "v1", "next": "v2", "back": "v1"} {
-			require.Equal(t, version, u.version(id), id)
-		}
-		u.site.current("v2")
+		first := u.worker(before)
+		m := u.begin(before, "replaced", n)
+		rig.Wait(t, func() bool { return len(u.calls()) > n/6 }, time.Minute, 20*time.Millisecond, "a part of the items ran")
+		u.worker(after)
 		stop(t, first)
-		u.done(u.begin(after, "last", 40), "last", 40)
-		stop(t, second)
+		require.Less(t, len(u.calls()), n, "the second worker has something to do")
+		u.done(m, "replaced", n)
+		for item, times := range u.calls() {
+			require.Equal(t, 1, times, "item %s", item)
+		}
 	})
 }
