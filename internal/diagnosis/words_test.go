@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -62,23 +61,5 @@ func TestDiagnose_WordsLeaveNothingOut(t *testing.T) {
 		for _, text := range texts {
 			require.False(t, r.text().MatchString(text) && !r.text().mayMatch(strings.ToLower(text)), "%q lacks all of %q", text, r.text().words)
 		}
-	}
-}
-
-func BenchmarkDiagnose(b *testing.B) {
-	tail := strings.Repeat("epoch 3 step 12345 loss 0.1234 lr 0.0001 of 16.0 GiB\n", 200)
-	long := strings.Repeat("error in field 17: the driver of the device wants memory, ", 150)
-	for name, e := range map[string]Evidence{
-		"exception":             {Class: "ValueError", Message: "no images"},
-		"exception with output": {Class: "ValueError", Message: "no images", Tail: tail},
-		"death":                 {Exited: true, Signal: syscall.SIGSEGV, Tail: tail},
-		"long message":          {Class: "ValueError", Message: long},
-		"16 chained":            {Class: "ValueError", Message: long, Chain: slices.Repeat([]wire.Cause{{Class: "ValueError", Message: long}}, 16)},
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Diagnose(e)
-			}
-		})
 	}
 }

@@ -85,19 +85,6 @@ func memoryResults(t *testing.T, got []calls.Done) (last memoryResult, processes
 	return last, len(pids)
 }
 
-// Of 1000 MiB the arena takes 900 and the context 40, and it keeps them. Its contents are
-// small, so nothing is to be done.
-func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	s, task := counted(t, "compiled", 1000*mib)
-	got, err := run(t, s, task, slot.Call{Work: work(repeated(memoryItem{Size: 850}, 150)...)})
-	require.NoError(t, err)
-	last, processes := memoryResults(t, got)
-	require.Equal(t, 2, last.Compiled, "each program once")
-	require.Zero(t, last.Cleared)
-	require.Equal(t, 1, processes)
-}
-
 func TestSlot_WhatGrowsOnADeviceIsRecycled(t *testing.T) {
 	t.Parallel()
 	for name, item := range map[string]memoryItem{

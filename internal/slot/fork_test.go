@@ -325,12 +325,3 @@ func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
 	f.write("tasks.py", "def item(x): return 4444\n")
 	require.Equal(t, []string{"4444"}, f.run(s, "item", 0))
 }
-
-func TestFork_StoppedTemplatesAreSpawned(t *testing.T) {
-	f := newForge(t, forked)
-	s := f.slot("cpu/0", nil)
-	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
-	f.all.Close()
-	require.Empty(t, marked(t, f.mark))
-	require.False(t, f.seen(f.run(s, "item", 1))[0].forked)
-}

@@ -181,35 +181,6 @@ func fault(t *testing.T, err error) *gpumux.Fault {
 	return f
 }
 
-func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
-	s, dir := newSlot(t), folder(t)
-	pids := map[string]bool{}
-	for range 2 {
-		got, err := run(t, s, python(dir, "pid"), slot.Call{Work: work(ints(500)...)})
-		require.NoError(t, err)
-		require.Len(t, got, 500)
-		for i, d := range got {
-			require.EqualValues(t, i, d.Index)
-			pids[string(d.Value)] = true
-		}
-	}
-	require.Len(t, pids, 1)
-	require.Equal(t, slot.Ready, s.State())
-	require.Equal(t, "pid", s.Task())
-}
-
-func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
-	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "pid"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(ints(8)...)})
-	require.NoError(t, err)
-	pids := map[string]bool{}
-	for _, d := range got {
-		pids[string(d.Value)] = true
-	}
-	require.Len(t, pids, 8)
-	require.Equal(t, slot.Vacant, s.State())
-}
-
 func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	task := python(dir, "pid")
@@ -227,24 +198,6 @@ func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 			}
 		}
 	}))
-}
-
-func TestSlot_AnotherTaskGetsAnotherProcess(t *testing.T) {
-	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "double"), slot.Call{Work: work(4)})
-	require.NoError(t, err)
-	require.Equal(t, "8", string(got[0].Value))
-	_, err = run(t, s, python(dir, "pid"), slot.Call{Work: work(4)})
-	require.NoError(t, err)
-	require.Equal(t, "pid", s.Task())
-}
-
-func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
-	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "double"), slot.Call{Work: work()})
-	require.NoError(t, err)
-	require.Empty(t, got)
-	require.Equal(t, slot.Vacant, s.State())
 }
 
 func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {

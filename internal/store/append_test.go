@@ -1,11 +1,9 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +52,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 }
 
 func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
-	s := open(t, "mem://")
+	s := open(t, "mem://", nil)
 	a := folderOf(t, s, "p").Append()
 	for _, text := range []string{"1", "2"} { // in one write
 		require.NoError(t, a.Add(value(7, text)))
@@ -72,7 +70,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 // meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""))
+	s := open(t, server.URL(""), nil)
 	a := folderOf(t, s, "p").Append()
 	first := a.At()
 	require.NoError(t, a.Add(value(0, "0")))
@@ -102,7 +100,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 // When a write fails in the middle, the Appender keeps the rest and writes it later.
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""))
+	s := open(t, server.URL(""), nil)
 	a := folderOf(t, s, "p").Append()
 	large := `"` + strings.Repeat("x", fullBytes) + `"`
 	const n = 40
@@ -196,7 +194,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 
 // After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
-	s := open(t, "file://"+t.TempDir())
+	s := open(t, "file://"+t.TempDir(), nil)
 	a := folderOf(t, s, "p").Append()
 	require.NoError(t, a.Add(value(0, "1")))
 	require.NoError(t, a.Flush(t.Context()))
@@ -210,24 +208,4 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.EqualValues(t, 2, found.Succeeded)
-}
-
-func BenchmarkAppender(b *testing.B) {
-	for _, size := range []int{10, 1000} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			dir := b.TempDir()
-			s := open(b, "file://"+dir)
-			text := json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
-			a := folderOf(b, s, "p").Append()
-			index := int64(0)
-			for b.Loop() {
-				require.NoError(b, a.Add(gpumux.Result{Index: index, Value: text}))
-				if index++; index%2000 == 0 {
-					require.NoError(b, a.Flush(b.Context()))
-				}
-			}
-			b.SetBytes(int64(size))
-			require.NoError(b, os.RemoveAll(dir))
-		})
-	}
 }

@@ -182,4 +182,3 @@ func benchmarkMerge(b *testing.B, items, size int64) {
 }
 
 func BenchmarkMerge_PartsOf1000(b *testing.B) { benchmarkMerge(b, 2_000_000, 1000) }
-func BenchmarkMerge_PartsOf4000(b *testing.B) { benchmarkMerge(b, 2_000_000, 4000) }

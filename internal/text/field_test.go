@@ -2,7 +2,6 @@ package text_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,11 +26,4 @@ func TestCheckField_NamesTheFieldsThatThereAre(t *testing.T) {
 	require.EqualError(t, text.CheckField(item, "key"), `the first item has no field "key"; it has id, text`)
 	require.EqualError(t, text.CheckField(json.RawMessage(`{}`), "key"), `the first item has no field "key"; it has none`)
 	require.EqualError(t, text.CheckField(json.RawMessage(`[1]`), "key"), `"key" is no field: the first item is no object but [1]`)
-}
-
-func BenchmarkFieldOf(b *testing.B) {
-	item := []byte(`{"id":"row-00017","label":17,"scores":[0.25,0.5],"meta":{"lang":"en"},"text":"` + strings.Repeat("some words, ", 20) + `"}`)
-	for b.Loop() {
-		text.FieldOf(item, "label")
-	}
 }

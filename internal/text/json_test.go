@@ -29,13 +29,3 @@ func FuzzValid(f *testing.F) {
 		require.Equal(t, before, data)
 	})
 }
-
-func BenchmarkValid(b *testing.B) {
-	data := []byte(`"` + strings.Repeat("a text ", 77) + `"`)
-	b.SetBytes(int64(len(data)))
-	for b.Loop() {
-		if !text.Valid(data) {
-			b.Fatal()
-		}
-	}
-}

@@ -74,21 +74,3 @@ func TestBegin_OffCostsNothing(t *testing.T) {
 		}
 	}))
 }
-
-// What an item costs in a slot without a trace, in one that is not sampled, and in one
-// that is.
-func BenchmarkItem(b *testing.B) {
-	sampled, _ := recording(b, sdktrace.AlwaysSample())
-	dropped, _ := recording(b, sdktrace.NeverSample())
-	for name, ctx := range map[string]context.Context{"off": b.Context(), "dropped": dropped, "sampled": sampled} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			c := Begin(ctx, calls.Call{}, "cpu/0", "CPU")
-			defer c.End("")
-			work := c.Items(&calls.Single{})
-			for b.Loop() {
-				work.Done(calls.Done{})
-			}
-		})
-	}
-}

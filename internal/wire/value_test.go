@@ -122,15 +122,3 @@ func FuzzValue_Mixed(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkValue_Array(b *testing.B) {
-	data := make([]byte, 8<<10)
-	for i := range 1 << 10 {
-		binary.LittleEndian.PutUint64(data[8*i:], 0x3fb999999999999a+uint64(i)<<44)
-	}
-	raw := array("f\x08", string(data), 1<<10)
-	for b.Loop() {
-		_, err := Array.Text(raw)
-		require.NoError(b, err)
-	}
-}
