@@ -84,6 +84,19 @@ internal/text
 internal/names
 `
 
+// packages are those of all modules: path, library or other, and imports.
+func packages(t *testing.T) (all [][]string) {
+	t.Helper()
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{if and .GoFiles (ne .Name "main")}}library{{else}}other{{end}} {{join .Imports " "}}`,
+		"./...", "./cmd/gpumux/...", "./test/...")
+	out, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for line := range strings.Lines(string(out)) {
+		all = append(all, strings.Fields(line))
+	}
+	return all
+}
+
 // Imports go down only, and this is the whole map.
 func TestLayers_ImportsGoDown(t *testing.T) {
 	may, below := map[string][]string{}, map[string]bool{}
@@ -96,25 +109,18 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 		below[words[0]] = true
 		may[words[0]] = words[1:]
 	}
-	for _, dir := range []string{".", "cmd/gpumux", "test"} {
-		list := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
-		list.Dir = dir
-		out, err := list.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		for line := range strings.Lines(string(out)) {
-			words := strings.Fields(line)
-			pkg := short(words[0])
-			var ours []string
-			for _, word := range words[1:] {
-				if strings.HasPrefix(word, module) {
-					ours = append(ours, short(word))
-				}
+	for _, words := range packages(t) {
+		pkg := short(words[0])
+		var ours []string
+		for _, word := range words[2:] {
+			if strings.HasPrefix(word, module) {
+				ours = append(ours, short(word))
 			}
-			if _, known := may[pkg]; !known && (len(ours) == 0 || strings.HasPrefix(pkg, "examples")) {
-				continue // tests and examples
-			}
-			require.Subset(t, may[pkg], ours, "%s", pkg)
 		}
+		if _, known := may[pkg]; !known && (len(ours) == 0 || strings.HasPrefix(pkg, "examples")) {
+			continue // tests and examples
+		}
+		require.Subset(t, may[pkg], ours, "%s", pkg)
 	}
 }
 
@@ -122,15 +128,9 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 // internal/.
 func TestLayers_ThePublicFace(t *testing.T) {
 	var public []string
-	for _, dir := range []string{".", "cmd/gpumux", "test"} {
-		list := exec.Command("go", "list", "-f", `{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}`, "./...")
-		list.Dir = dir
-		out, err := list.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		for pkg := range strings.FieldsSeq(string(out)) {
-			if !strings.Contains(pkg, "/internal/") && !strings.Contains(pkg, "gpumux/test/") {
-				public = append(public, short(pkg))
-			}
+	for _, words := range packages(t) {
+		if words[1] == "library" && !strings.Contains(words[0], "/internal/") && !strings.Contains(words[0], "gpumux/test/") {
+			public = append(public, short(words[0]))
 		}
 	}
 	require.ElementsMatch(t, []string{

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux"
 )
 
 // composition is as much of a Compose file as ours uses; another field is a mistake.
@@ -143,26 +141,6 @@ func TestCompose_MountsWhatExists(t *testing.T) {
 	}
 }
 
-// Each service waits for what it needs, and what stays has a health check.
-func TestCompose_StartsInOrder(t *testing.T) {
-	c := compose(t)
-	for name, s := range c.Services {
-		stays := s.Restart == "unless-stopped"
-		require.Equal(t, stays, len(s.Healthcheck.Test) > 0, name)
-		for other, on := range s.DependsOn {
-			require.Contains(t, c.Services, other, name)
-			want := "service_completed_successfully"
-			if c.Services[other].Restart == "unless-stopped" {
-				want = "service_healthy"
-			}
-			require.Equal(t, want, on.Condition, "%s on %s", name, other)
-		}
-		if test := s.Healthcheck.Test; len(test) > 1 && test[1] == "gpumux" {
-			understood(t, test[2:])
-		}
-	}
-}
-
 func TestCompose_WorkersShareTheStoreAndOneHasGPUs(t *testing.T) {
 	c := compose(t)
 	for name, file := range map[string]string{"worker": "worker.yaml", "worker-gpu": "worker-gpu.yaml"} {
@@ -180,26 +158,6 @@ func TestCompose_WorkersShareTheStoreAndOneHasGPUs(t *testing.T) {
 	require.Len(t, devices, 1)
 	require.Equal(t, "nvidia", devices[0].Driver)
 	require.Contains(t, devices[0].Capabilities, "gpu")
-}
-
-// The server, its tools and the script agree on the database.
-func TestCompose_ServerFindsItsDatabase(t *testing.T) {
-	c := compose(t)
-	database, schema, server := c.Services["postgres"].Environment, c.Services["schema"].Environment, c.Services["temporal"].Environment
-	require.Equal(t, "postgres", schema["SQL_HOST"])
-	require.Equal(t, "postgres", server["POSTGRES_SEEDS"])
-	require.Equal(t, schema["SQL_PORT"], server["DB_PORT"])
-	require.Equal(t, schema["SQL_PLUGIN"], server["DB"])
-	for _, user := range []string{schema["SQL_USER"], server["POSTGRES_USER"]} {
-		require.Equal(t, database["POSTGRES_USER"], user)
-	}
-	for _, password := range []string{schema["SQL_PASSWORD"], server["POSTGRES_PWD"]} {
-		require.Equal(t, database["POSTGRES_PASSWORD"], password)
-	}
-	// config_template_embedded.yaml names the databases temporal and temporal_visibility.
-	for _, name := range []string{"setup temporal temporal", "setup temporal_visibility visibility"} {
-		require.Contains(t, string(read(t, "deploy/temporal/schema.sh")), name)
-	}
 }
 
 // No container can do more than its user can, and none can become more.
@@ -224,13 +182,5 @@ func TestCompose_TasksDoNotReachTheDatabase(t *testing.T) {
 		"namespace": nil, "ui": nil, "worker": nil, "worker-gpu": nil, // nil is the network default
 	} {
 		require.Equal(t, want, c.Services[name].Networks, name)
-	}
-}
-
-func TestCompose_WorkersHaveSharedMemory(t *testing.T) {
-	for _, name := range []string{"worker", "worker-gpu"} {
-		size, err := gpumux.ParseSize(strings.Replace(compose(t).Services[name].ShmSize, "gb", "GiB", 1))
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, size, gpumux.Size(1<<30))
 	}
 }

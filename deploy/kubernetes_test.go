@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/gpumux/gpumux"
 )
 
 // probe is how Kubernetes asks a container.
@@ -30,23 +28,6 @@ type manifest struct {
 	} `yaml:"metadata"`
 	Data map[string]string `yaml:"data"`
 	Spec struct {
-		MaxUnavailable int `yaml:"maxUnavailable"`
-		PodSelector    struct {
-			MatchLabels map[string]string `yaml:"matchLabels"`
-		} `yaml:"podSelector"`
-		Ingress []struct {
-			From  []map[string]any `yaml:"from"`
-			Ports []struct {
-				Port string `yaml:"port"`
-			} `yaml:"ports"`
-		} `yaml:"ingress"`
-		Strategy struct {
-			Type          string `yaml:"type"`
-			RollingUpdate struct {
-				MaxSurge       *int `yaml:"maxSurge"`
-				MaxUnavailable int  `yaml:"maxUnavailable"`
-			} `yaml:"rollingUpdate"`
-		} `yaml:"strategy"`
 		Selector struct {
 			MatchLabels map[string]string `yaml:"matchLabels"`
 		} `yaml:"selector"`
@@ -98,10 +79,6 @@ type pod struct {
 		PersistentVolumeClaim struct {
 			ClaimName string `yaml:"claimName"`
 		} `yaml:"persistentVolumeClaim"`
-		EmptyDir struct {
-			Medium    string `yaml:"medium"`
-			SizeLimit string `yaml:"sizeLimit"`
-		} `yaml:"emptyDir"`
 	} `yaml:"volumes"`
 }
 
@@ -205,45 +182,4 @@ func TestKubernetes_WorkersHaveNoMoreThanTheyNeed(t *testing.T) {
 		_, hasGPU := worker.Resources.Limits["nvidia.com/gpu"]
 		require.Equal(t, pool == "gpu", hasGPU)
 	})
-}
-
-// What lies in /dev/shm counts against the limit of memory.
-func TestKubernetes_SharedMemoryFitsIntoTheLimit(t *testing.T) {
-	deployments(t, func(_ string, m manifest, _ map[string]manifest) {
-		worker, volumes := m.Spec.Template.Spec.Containers[0], m.Spec.Template.Spec.Volumes
-		require.Equal(t, worker.Resources.Requests["memory"], worker.Resources.Limits["memory"])
-		shared := volumes[len(volumes)-1].EmptyDir
-		require.Equal(t, "Memory", shared.Medium)
-		size, err := gpumux.ParseSize(shared.SizeLimit + "B")
-		require.NoError(t, err)
-		limit, err := gpumux.ParseSize(worker.Resources.Limits["memory"] + "B")
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, limit, 2*size)
-	})
-}
-
-// One worker of a pool may be evicted at a time, and only Prometheus reaches any.
-func TestKubernetes_WorkersAreGuarded(t *testing.T) {
-	deployments(t, func(pool string, m manifest, all map[string]manifest) {
-		budget := all["PodDisruptionBudget/gpumux-"+pool].Spec
-		require.Equal(t, m.Spec.Selector, budget.Selector)
-		require.Equal(t, 1, budget.MaxUnavailable)
-		network := all["NetworkPolicy/gpumux"].Spec
-		require.Subset(t, m.Spec.Template.Metadata.Labels, network.PodSelector.MatchLabels)
-		require.Len(t, network.Ingress, 1)
-		require.Len(t, network.Ingress[0].From, 1)
-		require.Contains(t, network.Ingress[0].From[0], "podSelector")
-		require.Equal(t, m.Spec.Template.Spec.Containers[0].Ports[0].Name, network.Ingress[0].Ports[0].Port)
-	})
-}
-
-// A rollout must not wait for a GPU that nobody has.
-func TestKubernetes_ARolloutNeedsNoSecondGPU(t *testing.T) {
-	strategy := manifests(t, plain)["Deployment/gpumux-gpu"].Spec.Strategy
-	if strategy.Type != "Recreate" {
-		require.Equal(t, "RollingUpdate", strategy.Type)
-		require.NotNil(t, strategy.RollingUpdate.MaxSurge)
-		require.Zero(t, *strategy.RollingUpdate.MaxSurge)
-		require.Positive(t, strategy.RollingUpdate.MaxUnavailable)
-	}
 }

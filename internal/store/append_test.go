@@ -52,7 +52,7 @@ func TestAppender_ManySmallFlushesLeaveFewObjects(t *testing.T) {
 }
 
 func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
-	s := open(t, "mem://", nil)
+	s := open(t, "mem://")
 	a := folderOf(t, s, "p").Append()
 	for _, text := range []string{"1", "2"} { // in one write
 		require.NoError(t, a.Add(value(7, text)))
@@ -70,7 +70,7 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 // meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	a := folderOf(t, s, "p").Append()
 	first := a.At()
 	require.NoError(t, a.Add(value(0, "0")))
@@ -100,7 +100,7 @@ func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 // When a write fails in the middle, the Appender keeps the rest and writes it later.
 func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	server := s3test.New(t)
-	s := open(t, server.URL(""), nil)
+	s := open(t, server.URL(""))
 	a := folderOf(t, s, "p").Append()
 	large := `"` + strings.Repeat("x", fullBytes) + `"`
 	const n = 40
@@ -194,7 +194,7 @@ func TestAppender_AddWhileFlushRuns(t *testing.T) {
 
 // After damage on disk, the next write makes the part whole again.
 func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
+	s := open(t, "file://"+t.TempDir())
 	a := folderOf(t, s, "p").Append()
 	require.NoError(t, a.Add(value(0, "1")))
 	require.NoError(t, a.Flush(t.Context()))
