@@ -42,7 +42,6 @@ const (
 	atMatching2
 	atDatabase
 	atStore
-	atPrometheus
 	atWorkers = 20
 )
 
@@ -148,11 +147,11 @@ func (c *cluster) database() error {
 }
 
 // buckets are the stores of all parts.
-var buckets = []string{"main", "blue", "green", "fleet", "beside"}
+var buckets = []string{"main", "blue", "green"}
 
 // namespaces are those beside the default one; a new one is known to all services after
 // some seconds, so they are made at once.
-var namespaces = []string{"blue", "green", "versions", "fleet", "beside", "limits"}
+var namespaces = []string{"blue", "green", "versions", "limits"}
 
 // store starts the S3 server, whose buckets are folders.
 func (c *cluster) store() error {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets what a real cluster is made of into the folder INTO: Temporal's services, its command and versitygw from Go's module
-# proxy, PostgreSQL and Prometheus from Debian. It needs Go and apt, no root, and installs nothing. What is there stays.
+# proxy, PostgreSQL from Debian. It needs Go and apt, no root, and installs nothing. What is there stays.
 # It ends with 3, and a line that says what is missing, where something cannot be had.
 set -euo pipefail
 mkdir -p "$1/bin" "$1/debian"
@@ -50,4 +50,3 @@ if [ -z "$(postgres)" ]; then
   [ -n "$name" ] && unpack "$name" "${name/-/-client-}" libpq5 || missing PostgreSQL
 fi
 ln -sfn "$(postgres)" "$into/postgresql"
-command -v prometheus >/dev/null || [ -x "$into/debian/usr/bin/prometheus" ] || unpack prometheus || missing Prometheus

@@ -3,6 +3,7 @@
 package clustercheck
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -112,4 +113,26 @@ func withoutStore(t *testing.T, part string, items int64, p *process, signal sys
 	twice, err := j.ran()
 	record(t, row{part: part + ", without a store", items: j.items, twice: twice, took: time.Since(began), err: err,
 		note: fmt.Sprintf("away for %.1f s", away.Seconds())})
+}
+
+// inline is the map's input with its items.
+func (j *job) inline(t *testing.T) gpumux.MapInput {
+	t.Helper()
+	arg, err := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
+	require.NoError(t, err)
+	in := gpumux.MapInput{Task: "work", Ladder: []string{"cpu"}, Arg: arg}
+	for i := range j.items {
+		in.Items = append(in.Items, json.RawMessage(fmt.Sprint(i)))
+	}
+	return in
+}
+
+// requireTriples checks the results of the first numbers, which are in the summary.
+func requireTriples(t *testing.T, summary gpumux.Summary, items int64) {
+	t.Helper()
+	require.Len(t, summary.Results, int(items))
+	for i, result := range summary.Results {
+		require.Equal(t, int64(i), result.Index)
+		require.Equal(t, fmt.Sprint(3*i), string(result.Value))
+	}
 }
