@@ -18,7 +18,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -107,10 +106,12 @@ func (f *taskFlags) parseMemory(text string) error {
 	return err
 }
 
+const quotedUsage = `a name with a comma as '"price, EUR"'`
+
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow or .feather: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
-	flags.Var((*namesFlag)(&f.source.columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
+	flags.StringSliceVar(&f.source.columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+quotedUsage)
 	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerText(flags)
@@ -138,7 +139,7 @@ func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 
 // registerText registers what map and stream share of the items.
 func (f *mapFlags) registerText(flags *pflag.FlagSet) {
-	flags.Var((*namesFlag)(&f.source.text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
+	flags.StringSliceVar(&f.source.text, "text", nil, "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+quotedUsage)
 	flags.BoolVar(&f.source.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
@@ -180,21 +181,6 @@ func (f *mapFlags) parseOption(text string) error {
 	}
 	return fmt.Errorf("%s is no value of %s: %w", value, key, wrong)
 }
-
-// namesFlag are names of columns, which may be any text.
-type namesFlag []string
-
-const namesUsage = `a name with a comma as '"price, EUR"'`
-
-func (n *namesFlag) Set(text string) error {
-	found, err := names.ParseList(text)
-	*n = append(*n, found...)
-	return err
-}
-
-func (n *namesFlag) String() string { return names.List(*n, ",") }
-
-func (n *namesFlag) Type() string { return "strings" }
 
 func (f *taskFlags) parseArg(text string) error {
 	read, unread := os.ReadFile(text)

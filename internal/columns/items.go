@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Source is a file that rows are read from by position.
@@ -117,7 +117,7 @@ func choose(all, named []string, file string) (at []int, err error) {
 		}
 		if i < 0 {
 			return nil, &gpumux.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
-				Hint: "it has " + names.List(all, ", ")}
+				Hint: "it has " + strings.Join(all, ", ")}
 		}
 		at = append(at, i)
 	}

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -21,28 +20,12 @@ import (
 // written as a JSON number becomes that number, except in columns of text; every other
 // cell is a string.
 type csvRows struct {
-	r     *csv.Reader
-	guard *rowGuard
-	name  string
+	r    *csv.Reader
+	name string
 	// keys are the header's names with the JSON around them: {"a": and ,"b":
 	keys []string
 	text []bool
 	row  []byte
-}
-
-// rowGuard ends a row that never ends, such as one with a quote that is never closed.
-type rowGuard struct {
-	r    io.Reader
-	left int
-}
-
-func (g *rowGuard) Read(data []byte) (int, error) {
-	if g.left <= 0 {
-		return 0, errLongLine
-	}
-	n, err := g.r.Read(data)
-	g.left -= n
-	return n, err
 }
 
 // newCSVRows reads the header.
@@ -52,8 +35,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	}
 	first, _ := r.Peek(1)
 	quoted := string(first) == `"`
-	g := &rowGuard{r, maxLine}
-	c := &csvRows{r: csv.NewReader(g), guard: g, name: in.Name}
+	c := &csvRows{r: csv.NewReader(r), name: in.Name}
 	switch {
 	case in.Delimiter != 0:
 		c.r.Comma = in.Delimiter
@@ -102,14 +84,13 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	for _, column := range in.Text {
 		if at[column] == 0 {
 			return nil, &gpumux.SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
-				Hint: "it has " + names.List(header, ", ")}
+				Hint: "it has " + strings.Join(header, ", ")}
 		}
 	}
 	return c, nil
 }
 
 func (c *csvRows) next() ([]byte, position, error) {
-	c.guard.left = maxLine
 	cells, err := c.r.Read()
 	if err == io.EOF {
 		return nil, position{}, io.EOF
@@ -122,9 +103,6 @@ func (c *csvRows) next() ([]byte, position, error) {
 		return nil, position{}, mistake(c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
 			text.Beginning([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes")
-	}
-	if cap(c.row) > maxLineBuffer {
-		c.row = nil
 	}
 	c.row = c.row[:0]
 	for i, cell := range cells {
@@ -144,19 +122,15 @@ func (c *csvRows) next() ([]byte, position, error) {
 }
 
 func (c *csvRows) rowError(err error) error {
-	var parse *csv.ParseError
-	switch {
-	case errors.Is(err, errLongLine):
-		return mistake(c.name, 0, "a row is longer than "+gpumux.Size(maxLine).String(), "",
-			"look for a double quote that is never closed, or put large values into files and let the items be their paths")
-	case errors.As(err, &parse):
-		wrong := mistake(c.name, parse.Line, parse.Err.Error(), "", "put the cell in double quotes and double each quote inside it")
-		if parse.StartLine != parse.Line { // a quote was opened, and nobody knows where it was to end
-			wrong.Line, wrong.Problem = 0, fmt.Sprintf("the row from line %d to %d: %s", parse.StartLine, parse.Line, wrong.Problem)
-		}
-		return wrong
+	parse, ok := errors.AsType[*csv.ParseError](err)
+	if !ok {
+		return err
 	}
-	return err
+	wrong := mistake(c.name, parse.Line, parse.Err.Error(), "", "put the cell in double quotes and double each quote inside it")
+	if parse.StartLine != parse.Line { // a quote was opened, and nobody knows where it was to end
+		wrong.Line, wrong.Problem = 0, fmt.Sprintf("the row from line %d to %d: %s", parse.StartLine, parse.Line, wrong.Problem)
+	}
+	return wrong
 }
 
 // ParseDelimiter reads a delimiter of CSV: one character, or "tab".

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,13 +12,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/text"
 )
-
-// maxLine is the most bytes of one line or one CSV row: larger values belong into files
-// whose paths are the items. Only tests change it.
-var maxLine = 512 << 20
-
-// maxLineBuffer is how much of a long line's buffer is kept for the next one.
-const maxLineBuffer = 16 << 20
 
 func mistake(name string, line int, problem, text, hint string) *gpumux.SourceError {
 	return &gpumux.SourceError{Name: name, Line: line, Problem: problem, Text: text, Hint: hint}
@@ -32,34 +24,20 @@ type itemReader interface {
 	next() (item []byte, at position, err error)
 }
 
-var errLongLine = errors.New("line too long")
-
-// lineReader reads lines of any length up to maxLine.
+// lineReader reads lines of any length.
 type lineReader struct {
 	r    *bufio.Reader
 	long []byte
-	// cut says that the last line was too long, and its rest is still to come.
-	cut bool
 }
 
 // read returns a line with its newline, which the last may lack, valid until the next.
 func (l *lineReader) read() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
-	for ; l.cut; line, err = l.r.ReadSlice('\n') {
-		l.cut = err == bufio.ErrBufferFull
-	}
 	if err == nil {
 		return line, nil
 	}
-	if cap(l.long) > maxLineBuffer {
-		l.long = nil
-	}
 	l.long = append(l.long[:0], line...)
 	for err == bufio.ErrBufferFull {
-		if len(l.long) > maxLine {
-			l.cut = true
-			return l.long, errLongLine
-		}
 		line, err = l.r.ReadSlice('\n')
 		l.long = append(l.long, line...)
 	}
@@ -78,15 +56,11 @@ type jsonLines struct {
 }
 
 // readLine returns the next line, blank or not, and where it begins.
-func (l *jsonLines) readLine(large string) (line []byte, begin position, err error) {
+func (l *jsonLines) readLine() (line []byte, begin position, err error) {
 	begin = l.at
 	line, err = l.read()
 	l.number++
 	l.at.pass(line)
-	if err == errLongLine {
-		return nil, begin, mistake(l.name, l.number, "the line is longer than "+gpumux.Size(maxLine).String(), text.Beginning(line),
-			"put large "+large+" into files and let the items be their paths")
-	}
 	if err != nil {
 		return nil, begin, err
 	}
@@ -98,7 +72,7 @@ func (l *jsonLines) readLine(large string) (line []byte, begin position, err err
 
 func (l *jsonLines) next() ([]byte, position, error) {
 	for {
-		line, begin, err := l.readLine("values")
+		line, begin, err := l.readLine()
 		if err != nil {
 			return nil, begin, err
 		}

@@ -174,25 +174,6 @@ func TestSpool_LongLines(t *testing.T) {
 	defer s.Remove()
 	require.EqualValues(t, 3, s.Items)
 	require.EqualValues(t, len(long)+5, s.Bytes)
-
-	defer func(before int) { maxLine = before }(maxLine)
-	maxLine = 4 << 20
-	endless := io.LimitReader(zeros{}, int64(maxLine)+(1<<20))
-	_, err = spoolFrom(endless, Input{Name: "in"})
-	require.ErrorContains(t, err, "in:1: the line is longer than 4MiB")
-	quote := io.MultiReader(strings.NewReader("a\n\""), io.LimitReader(zeros{}, int64(maxLine)+(1<<20)))
-	_, err = spoolFrom(quote, Input{Name: "in", Format: CSV})
-	require.ErrorContains(t, err, "in: a row is longer than 4MiB; look for a double quote")
-}
-
-// zeros reads as an endless line.
-type zeros struct{}
-
-func (zeros) Read(data []byte) (int, error) {
-	for i := range data {
-		data[i] = '0'
-	}
-	return len(data), nil
 }
 
 func FuzzSpool_JSONLines(f *testing.F) {

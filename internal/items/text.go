@@ -15,7 +15,7 @@ type textLines struct {
 }
 
 func (l *textLines) next() ([]byte, position, error) {
-	line, begin, err := l.readLine("texts")
+	line, begin, err := l.readLine()
 	if err != nil {
 		return nil, begin, err
 	}

@@ -18,7 +18,7 @@ type resultLines struct {
 
 func (l resultLines) next() ([]byte, position, error) {
 	for {
-		line, begin, err := l.readLine("values")
+		line, begin, err := l.readLine()
 		if err != nil {
 			return nil, begin, err
 		}

@@ -95,9 +95,8 @@ func appendValue(to, value []byte) []byte {
 // Outcome has the fields at the beginning of a line.
 type Outcome struct {
 	Index int64
-	// Kind is empty for a value. Arrays: the value is arrays.
-	Kind   gpumux.FaultKind
-	Arrays bool
+	// Kind is empty for a value.
+	Kind gpumux.FaultKind
 }
 
 // ParseOutcome reads the beginning of a line, which may lack its newline.
@@ -107,7 +106,7 @@ func ParseOutcome(line []byte) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
 	o := Outcome{Index: index}
-	if o.Arrays = bytes.HasPrefix(rest, []byte(arraysField)); o.Arrays || bytes.HasPrefix(rest, []byte(valueField)) {
+	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
 		return o, nil
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {

@@ -73,7 +73,7 @@ func (a *Appender) Add(r gpumux.Result) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pending = append(a.pending, line{results.Outcome{Index: r.Index, Arrays: r.Arrays != nil}, text})
+	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text})
 	return nil
 }
 
@@ -131,9 +131,6 @@ func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
 	sum := uint32(0)
 	for _, l := range lines {
 		h.Bytes += int64(len(l.text))
-		if l.Arrays {
-			h.Version = partWithArrays
-		}
 		sum = crc32.Update(sum, objects.Castagnoli, l.text)
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)

@@ -48,12 +48,9 @@ func parsePart(name string) (p partName, ok bool) {
 // headBytes is the size of a part's first line, which says what follows it.
 const headBytes = 160
 
-// partWithArrays is the version of a part in which values are arrays.
-const partWithArrays = 3
-
 // partHead is the first line of a part.
 type partHead struct {
-	// Version is 1, or partWithArrays.
+	// Version is 1.
 	Version int   `json:"part"`
 	Items   int64 `json:"items"`
 	// First and Last are the first and the last index.
@@ -79,9 +76,8 @@ func parsePartHead(text []byte) (h partHead, err error) {
 	if err := json.Unmarshal(text, &h); err != nil || h.Version < 1 {
 		return h, objects.Damaged("its first line is not a part's: %.60q", text)
 	}
-	if h.Version != 1 && h.Version != partWithArrays {
-		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions 1 and %d; let workers of one version end the map",
-			h.Version, partWithArrays)}
+	if h.Version != 1 {
+		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
 	}
 	if h.Items < 1 || h.First < 0 || h.Last-h.First+1 < h.Items || h.Bytes < 1 {
 		return h, objects.Damaged("its first line contradicts itself")

@@ -108,13 +108,13 @@ class Map(unittest.TestCase):
         import pyarrow
         import pyarrow.parquet
 
-        names = ["price, EUR", 'say "hi"', '"', ",", "", "-x", "--columns", "a=b", "[1]", "two\nlines", "two\r\nlines", " id ", "\u00e9", "id"]
+        names = ["price, EUR", 'say "hi"', '"', ",", "", "-x", "--columns", "a=b", "[1]", "two\nlines", " id ", "\u00e9", "id"]
         table, source = pathlib.Path(self.state, "items.parquet"), pathlib.Path(self.state, "items.csv")
         pyarrow.parquet.write_table(pyarrow.table([[1]] * len(names), names), table)
         self.assertEqual(values(gpumux.map(tasks.same, source=table, columns=names[:-1], slots=1)), [dict.fromkeys(names[:-1], 1)])
-        with self.assertRaisesRegex(gpumux.BadInput, 'no column "price"; it has "price, EUR",'):
+        with self.assertRaisesRegex(gpumux.BadInput, 'no column "price"; it has price, EUR,'):
             gpumux.map(tasks.same, source=table, columns=["price"], slots=1).faults()
-        inside = [name for name in names if name.strip() and "\r" not in name]
+        inside = [name for name in names if name.strip()]
         with source.open("w", newline="") as to:
             csv.writer(to).writerows([inside, ["1e5"] * len(inside)])
         self.assertEqual(values(gpumux.map(tasks.same, source=source, text=inside, slots=1)), [dict.fromkeys(inside, "1e5")])

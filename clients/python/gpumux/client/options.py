@@ -45,7 +45,7 @@ def text_of(name: str, value: Any) -> str:
 
 
 def _quoted(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"' if not word or set(word) & {",", '"'} else word
+    return '"' + word.replace('"', '""') + '"' if not word or set(word) & {",", '"', "\n", "\r"} else word
 
 
 def words(given: Words) -> list[str]:
