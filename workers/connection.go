@@ -34,7 +34,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.Identity = w.identity
 	o.Logger = quiet(w.log.Named("temporal"))
 	if w.config.Metrics.Address != "" {
-		o.MetricsHandler = w.metrics.SDK()
+		o.MetricsHandler = w.metrics.sdk
 	}
 	// The connection is back within a second of the server.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}

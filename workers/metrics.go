@@ -16,7 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/opentelemetry"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -34,9 +37,10 @@ const (
 
 // metrics are a worker's counts, and their server where there is an address.
 type metrics struct {
-	sdk   *instruments
-	log   *zap.Logger
-	limit time.Duration // of a scrape
+	registry *prometheus.Registry
+	sdk      client.MetricsHandler
+	log      *zap.Logger
+	limit    time.Duration // of a scrape
 	// version is the worker's. starts says why it has not started, health why it cannot do
 	// its work.
 	version        string
@@ -58,13 +62,15 @@ type metrics struct {
 var (
 	itemBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
 	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
+	sdkBuckets   = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 600} // polls last up to a minute
 )
 
 // newMetrics counts for a worker of a version. Its server asks starts why the worker has
 // not started yet, and health why it cannot do its work.
 func newMetrics(log *zap.Logger, version string, starts, health func() error) *metrics {
+	registry := prometheus.NewRegistry()
 	return &metrics{
-		sdk: &instruments{series: &series{all: map[string]prometheus.Collector{}}}, log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
+		registry: registry, sdk: sdkMetrics(registry), log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
@@ -87,6 +93,18 @@ func newMetrics(log *zap.Logger, version string, starts, health func() error) *m
 			Name: "gpumux_store_errors_total", Help: "Writes of results that the store refused or did not answer.",
 		}),
 	}
+}
+
+// sdkMetrics hands the Temporal SDK's metrics to Prometheus, under the SDK's names.
+func sdkMetrics(registry *prometheus.Registry) client.MetricsHandler {
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+	if err != nil {
+		panic(err) // the registry has no other collector
+	}
+	timers := sdkmetric.NewView(sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram},
+		sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: sdkBuckets}})
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithView(timers))
+	return opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{Meter: provider.Meter("temporal"), UseMonotonicCounters: true})
 }
 
 // Offer adds a pool. Its counters are there from the start, as 0.
@@ -151,11 +169,10 @@ func (m *metrics) Serve(on metricsListen, devices []gpu.Device, status func(uuid
 	for _, outcome := range health.Outcomes() {
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
-	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(all, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
 	})))
 	mux.Handle("GET /healthz", answerProbe(m.health))
@@ -187,9 +204,6 @@ func guarded(token string, next http.Handler) http.Handler {
 		next.ServeHTTP(to, r)
 	})
 }
-
-// SDK is for the metrics of a Temporal client.
-func (m *metrics) SDK() client.MetricsHandler { return m.sdk }
 
 // answerProbe answers 200 while check is nil, else 503 with its reason.
 func answerProbe(check func() error) http.HandlerFunc {
