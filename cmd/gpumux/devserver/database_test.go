@@ -44,24 +44,6 @@ func TestData_SurvivesStop(t *testing.T) {
 	finish(t, start(t, Options{Data: data}), "w")
 }
 
-// A folder that was removed and made again is new, even though the process has had it
-// open.
-func TestData_FolderReplaced(t *testing.T) {
-	t.Parallel()
-	data := filepath.Join(t.TempDir(), "data")
-	s := start(t, Options{Data: data})
-	begin(t, s.Address(), "w")
-	require.NoError(t, s.Stop())
-	require.NoError(t, os.RemoveAll(data))
-
-	s = start(t, Options{Data: data})
-	_, err := dial(t, s.Address()).DescribeWorkflowExecution(t.Context(), "w", "")
-	require.ErrorContains(t, err, "not found")
-	begin(t, s.Address(), "new")
-	require.NoError(t, s.Stop())
-	finish(t, start(t, Options{Data: data}), "new")
-}
-
 func TestData_SurvivesKill(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -133,15 +115,6 @@ func TestData_NoDatabase(t *testing.T) {
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, kept)
-}
-
-func TestFolder_NotAFolder(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Start(t.Context(), Options{Data: filepath.Join(file, "data")})
-	require.ErrorContains(t, err, "create data folder")
-	require.ErrorContains(t, err, "give another folder")
 }
 
 func TestFolder_NotWritable(t *testing.T) {

@@ -41,12 +41,3 @@ func TestSettings_CheckFindsMistakes(t *testing.T) {
 	require.NotEmpty(t, complaints(t, dynamicconfig.StaticClient{dynamicconfig.MakeKey("history.noSuchSetting"): 1}))
 	require.NotEmpty(t, complaints(t, dynamicconfig.StaticClient{dynamicconfig.TransferProcessorMaxPollRPS.Key(): "many"}))
 }
-
-// Before and after: the server reads the values that we set, not its defaults.
-func TestSettings_AreRead(t *testing.T) {
-	collection := dynamicconfig.NewCollection(settings(), newQuietLog(nil))
-	require.Equal(t, 500, dynamicconfig.TransferProcessorMaxPollRPS.Get(collection)())
-	require.Equal(t, 1, dynamicconfig.MatchingNumTaskqueueReadPartitions.Get(collection)("default", "q", 1))
-	require.True(t, dynamicconfig.WorkerCommandsEnabled.Get(collection)("default"))
-	require.False(t, dynamicconfig.EnableServerVersionCheck.Get(collection)())
-}

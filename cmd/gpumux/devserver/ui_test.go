@@ -29,11 +29,8 @@ func TestUI_ServesPagesAndAPI(t *testing.T) {
 		names = append(names, namespace.NamespaceInfo.Name)
 	}
 	require.Contains(t, names, "default")
-}
 
-func TestUI_OpensTheNamespaceAndAsksNobodyElse(t *testing.T) {
-	t.Parallel()
-	s := start(t, Options{})
+	// It opens the namespace, and asks nobody else for news.
 	var settings struct {
 		DefaultNamespace   string
 		DisableNewsFetch   bool
@@ -44,16 +41,6 @@ func TestUI_OpensTheNamespaceAndAsksNobodyElse(t *testing.T) {
 	require.True(t, settings.DisableNewsFetch)
 	require.False(t, settings.NotifyOnNewVersion)
 	require.JSONEq(t, `{"Releases":{}}`, string(get(t, s.UI()+"/api/v1/releases")))
-}
-
-// A page of another site must not steer workflows through a person's browser.
-func TestUI_RefusesForeignPosts(t *testing.T) {
-	t.Parallel()
-	s := start(t, Options{})
-	answer, err := http.Post(s.UI()+"/api/v1/namespaces/default/workflows/w/terminate", "text/plain", nil)
-	require.NoError(t, err)
-	answer.Body.Close()
-	require.Contains(t, []int{http.StatusBadRequest, http.StatusForbidden}, answer.StatusCode)
 }
 
 // ask sends a request to the Web UI as a browser does.
