@@ -32,5 +32,5 @@ func (host) memory() (Memory, error) {
 // HostPIDs reports whether this process sees the host's process numbers.
 func HostPIDs() bool { return true }
 
-// signs: no GPU of macOS can be used, so none is pointed to.
-func (host) signs() []string { return nil }
+// sign: no GPU of macOS can be used, so none is pointed to.
+func (host) sign() string { return "" }

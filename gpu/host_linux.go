@@ -44,26 +44,22 @@ func (h host) memory() (Memory, error) {
 	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
-// signs is the evidence of GPUs on this host, whether a driver serves them or not.
-func (h host) signs() (found []string) {
+// sign is evidence of a GPU of NVIDIA on this host, whether a driver serves it or not.
+func (h host) sign() string {
 	for _, pattern := range []string{"nvidia[0-9]*", "dxg"} {
 		if files, _ := filepath.Glob(filepath.Join(h.root, "dev", pattern)); files != nil {
-			found = append(found, "/dev/"+filepath.Base(files[0]))
+			return "/dev/" + filepath.Base(files[0])
 		}
 	}
 	devices, _ := filepath.Glob(filepath.Join(h.root, "sys/bus/pci/devices/*"))
 	for _, dir := range devices {
 		vendor, _ := os.ReadFile(filepath.Join(dir, "vendor"))
 		class, _ := os.ReadFile(filepath.Join(dir, "class"))
-		if strings.HasPrefix(string(vendor), "0x10de") && strings.HasPrefix(string(class), "0x03") { // a display or 3D controller of NVIDIA
-			found = append(found, "NVIDIA's PCI device "+filepath.Base(dir))
-			break
+		if strings.HasPrefix(string(vendor), "0x10de") && strings.HasPrefix(string(class), "0x03") { // a display or 3D controller
+			return "NVIDIA's PCI device " + filepath.Base(dir)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(h.root, amdSign)); err == nil && len(found) == 0 {
-		found = append(found, amdSign)
-	}
-	return found
+	return ""
 }
 
 // cgroups is the directories from this process's cgroup up to the root. Without a cgroup

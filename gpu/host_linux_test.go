@@ -70,7 +70,7 @@ func TestHost_Memory(t *testing.T) {
 	require.ErrorContains(t, err, "MemTotal")
 }
 
-func TestHost_SignsOfAGPU(t *testing.T) {
+func TestHost_SignOfAGPU(t *testing.T) {
 	root := t.TempDir()
 	h := host{root}
 	put := func(path, text string) {
@@ -79,19 +79,18 @@ func TestHost_SignsOfAGPU(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	require.Empty(t, h.signs())
+	require.Empty(t, h.sign())
 	put("sys/bus/pci/devices/0000:00:1f.0/vendor", "0x8086\n")
 	put("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n")
 	put("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n") // its sound
-	require.Empty(t, h.signs())
-	put("dev/kfd", "")
-	require.Equal(t, []string{"/dev/kfd"}, h.signs())
+	require.Empty(t, h.sign())
 	put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
 	put("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n")
-	put("dev/nvidia0", "")
-	put("dev/nvidia1", "")
+	require.Equal(t, "NVIDIA's PCI device 0000:01:00.0", h.sign())
 	put("dev/dxg", "")
-	require.Equal(t, []string{"/dev/nvidia0", "/dev/dxg", "NVIDIA's PCI device 0000:01:00.0"}, h.signs())
+	require.Equal(t, "/dev/dxg", h.sign())
+	put("dev/nvidia1", "")
+	require.Equal(t, "/dev/nvidia1", h.sign())
 }
 
 // onHost makes the tests' host the one of Open.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -40,10 +39,10 @@ type Inventory struct {
 	list    []Device
 	hidden  []Device // by CUDA_VISIBLE_DEVICES
 	reasons []string
-	// warnings are about GPUs that failed, and about a choice that may be another.
+	// warnings are about GPUs that failed.
 	warnings []string
-	// signs is the evidence of GPUs on the host, where none can be used.
-	signs []string
+	// sign is evidence of a GPU on the host, where none can be used.
+	sign string
 }
 
 // Open lists the GPUs in the driver's order, each MIG instance after its GPU, and last
@@ -58,11 +57,7 @@ func Open(ctx context.Context, o Options) (*Inventory, error) {
 	}
 	d, err := openDriver(ctx, o.Library)
 	if absent := (*absentError)(nil); errors.As(err, &absent) && o.Library == "" {
-		inv := &Inventory{list: []Device{cpuDevice()}, reasons: []string{absent.Error()}, signs: thisHost.signs()}
-		if slices.Equal(inv.signs, []string{amdSign}) {
-			inv.reasons = []string{"AMD GPUs are not supported yet; use devices: cpu"}
-		}
-		return inv, nil
+		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{absent.Error()}, sign: thisHost.sign()}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gpu: open NVML: %w", err)
@@ -80,46 +75,32 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	for _, problem := range problems {
 		inv.reasons = append(inv.reasons, problem.Error())
 		inv.warnings = append(inv.warnings, "a GPU of this machine is not used: "+problem.Error())
-		inv.signs = append(inv.signs, "the driver")
+		inv.sign = "the driver"
 	}
 	if len(found) == 0 && len(problems) == 0 {
-		inv.signs = thisHost.signs()
+		inv.sign = thisHost.sign()
 		inv.reasons = append(inv.reasons, "the NVIDIA driver is loaded but lists no GPU; "+
 			"in a container, start it with GPU access (docker run --gpus all, or a GPU request in Kubernetes)")
 	}
 	if spec, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && !o.IgnoreVisible {
 		kept := visible(found, spec)
-		if cudaCounts(found, spec) {
-			inv.warnings = append(inv.warnings, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q is taken for the indices of nvidia-smi, although CUDA "+
-				"counts the fastest GPU first; set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs", spec))
-		}
 		if n := len(found) - len(kept); n > 0 {
 			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
 		}
 		inv.hidden = slices.DeleteFunc(slices.Clone(found), func(d Device) bool { return slices.Contains(kept, d) })
 		if len(kept) == 0 && !hidesAll(spec) {
-			inv.signs = append(inv.signs, "CUDA_VISIBLE_DEVICES")
+			inv.sign = "CUDA_VISIBLE_DEVICES"
 		}
 		found = kept
 	}
 	if slices.ContainsFunc(found, Device.Usable) {
-		inv.signs = nil
+		inv.sign = ""
 	} else if len(found) > 0 {
 		inv.reasons = append(inv.reasons, noInstances)
-		inv.signs = append(inv.signs, "the driver")
+		inv.sign = "the driver"
 	}
 	inv.list = append(found, cpuDevice())
 	return inv, nil
-}
-
-// cudaCounts reports whether an index in CUDA_VISIBLE_DEVICES may not be NVML's: where
-// GPUs are unlike, unless CUDA_DEVICE_ORDER says so.
-func cudaCounts(found []Device, spec string) bool {
-	isIndex := func(want string) bool { _, err := strconv.Atoi(strings.TrimSpace(want)); return err == nil }
-	unlike := slices.ContainsFunc(found, func(d Device) bool { return d.Name != found[0].Name })
-	split := slices.ContainsFunc(found, func(d Device) bool { return d.MIG })
-	return unlike && !split && !hidesAll(spec) && slices.ContainsFunc(strings.Split(spec, ","), isIndex) &&
-		os.Getenv("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 }
 
 // hidesAll reports whether a CUDA_VISIBLE_DEVICES is meant to hide all GPUs.
@@ -156,24 +137,17 @@ func (inv *Inventory) GPUs() []Device {
 // Reason says in a line why there is no GPU or what was left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
 
-// Warnings say which GPUs are not listed because the driver fails them, and which choice
-// of them may be another than was meant.
+// Warnings say which GPUs are not listed because the driver fails them.
 func (inv *Inventory) Warnings() []string { return slices.Clone(inv.warnings) }
 
 // Unusable says why no GPU can be used although something points to one: a device file, a
 // PCI device, the driver, CUDA_VISIBLE_DEVICES. It is empty where a GPU can be used, and
 // where nothing points to one.
 func (inv *Inventory) Unusable() string {
-	if len(inv.signs) == 0 {
+	if inv.sign == "" {
 		return ""
 	}
-	slices.Sort(inv.signs)
-	signs := slices.Compact(inv.signs)
-	verb := "points"
-	if len(signs) > 1 {
-		verb = "point"
-	}
-	return fmt.Sprintf("%s %s to a GPU that cannot be used: %s", strings.Join(signs, " and "), verb, inv.Reason())
+	return fmt.Sprintf("%s points to a GPU that cannot be used: %s", inv.sign, inv.Reason())
 }
 
 // Static reports whether the devices were given in Options.Static.
@@ -264,9 +238,6 @@ func (inv *Inventory) Close() error {
 	}
 	return inv.driver.close()
 }
-
-// amdSign is the device file of AMD's driver, the only sign that names a maker.
-const amdSign = "/dev/kfd"
 
 // absentError says that this host has no usable NVML: a state of the host, not a mistake.
 type absentError struct{ what, hint string }

@@ -58,7 +58,7 @@ func TestCPU_StatusAndProcessMemory(t *testing.T) {
 
 func TestInventory_DriversThatTranslateProcessNumbers(t *testing.T) {
 	for driver, want := range map[string]bool{
-		"": false, "unknown": false, "470.82": false, "525.147.05": false, "535.104.05": false,
+		"": false, "unknown": false, "525.147.05": false, "535.104.05": false,
 		"535.113.01": false, "560.35.05": false, "565.57.01": true, "570.86.10": true, "580.65.06": true,
 	} {
 		require.Equal(t, want, translatesPIDs(driver), driver)

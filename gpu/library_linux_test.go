@@ -79,7 +79,7 @@ func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 
 func TestLibrary_SecondOneIsRefused(t *testing.T) {
 	openMachine(t, gputest.State{})
-	_, err := Open(t.Context(), Options{Library: gputest.OldLibrary(t)})
+	_, err := Open(t.Context(), Options{Library: "/other/libnvidia-ml.so.1"})
 	require.ErrorContains(t, err, "start another process")
 }
 
@@ -112,12 +112,6 @@ func listLibrary(path string) int {
 	fmt.Println(held, err)
 	fmt.Println(inv.Close())
 	return 0
-}
-
-func TestLibrary_OldDriverLacksFunctions(t *testing.T) {
-	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Processes: []gputest.Process{{PID: 9, Memory: 11}, {PID: 10, Memory: 12}}}, {}}})
-	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY="+gputest.OldLibrary(t))...)
-	require.Equal(t, "3 17179869184 -1 <nil>\nmap[9:11 10:12] <nil>\n<nil>\n", out)
 }
 
 func TestLibrary_FoundOnTheLoadersPath(t *testing.T) {

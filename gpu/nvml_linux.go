@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,15 +33,17 @@ type nvmlDriver struct {
 
 	listed map[string]nvmlDevice // by UUID; written by devices, before anyone else has the driver
 
-	mu     sync.RWMutex // guards closed
+	mu     sync.RWMutex // guards closed; a question holds it until it is answered or given up
 	closed bool
-	calls  sync.WaitGroup // everything that uses the library
+	calls  sync.WaitGroup // of the library, also those that nobody waits for any more
 }
 
+// nvmlDevice is asked one question at a time: a call that hangs, as when a GPU falls off
+// the bus, cannot be ended, and others would hang too.
 type nvmlDevice struct {
 	handle nvml.Device
 	info   Device
-	*callGate
+	turn   chan struct{} // full while a call runs
 }
 
 // openNVML initialises the library; tests give a mock.
@@ -65,22 +66,6 @@ func openNVML(ctx context.Context, lib nvml.Interface) (*nvmlDriver, error) {
 
 const hintSilent = "see what nvidia-smi and dmesg say; the host may have to restart"
 
-// has reports whether the library has one of the functions.
-func (d *nvmlDriver) has(names ...string) bool { return oneOf(names, d.lib.Extensions().LookupSymbol) }
-
-func (d *nvmlDriver) hasAll(names ...string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !d.has(name) })
-}
-
-// read makes a call that the library has under one of the names.
-func read[T any](d *nvmlDriver, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
-	if !d.has(names...) {
-		return value, false
-	}
-	value, ret := call()
-	return value, ret == nvml.SUCCESS
-}
-
 // initError says what to do about a driver that is there but not ready.
 func initError(ret nvml.Return) error {
 	hint := "see what nvidia-smi says"
@@ -94,19 +79,6 @@ func initError(ret nvml.Return) error {
 	}
 	return &absentError{fmt.Sprintf("the NVIDIA driver is not ready: %v", ret), hint}
 }
-
-// acquire keeps the library open until release.
-func (d *nvmlDriver) acquire() error {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if d.closed {
-		return ErrClosed
-	}
-	d.calls.Add(1)
-	return nil
-}
-
-func (d *nvmlDriver) release() { d.calls.Done() }
 
 // close leaves the library open where a call of it does not come back.
 func (d *nvmlDriver) close() error {
@@ -128,7 +100,7 @@ func (d *nvmlDriver) close() error {
 		return nil
 	}
 	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
-		return fmt.Errorf("gpu: shut NVML down: %w", d.failed(ret))
+		return fmt.Errorf("gpu: shut NVML down: %w", failed(ret))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -16,25 +15,6 @@ import (
 )
 
 const gib = uint64(1) << 30
-
-// symbols lets the mock library have exactly what the driver of a test has. A call of a
-// function outside of it panics, since the mock has no function for it.
-func symbols(s *dgxa100.Server, have ...string) {
-	s.LookupSymbolFunc = func(name string) error {
-		if slices.Contains(have, name) {
-			return nil
-		}
-		return errors.New("no such symbol")
-	}
-}
-
-// minimal is what every driver has.
-var minimal = []string{
-	"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetCudaComputeCapability",
-	"nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
-}
-
-func minimalAnd(more ...string) []string { return append(slices.Clone(minimal), more...) }
 
 func pci(bus string) (p nvml.PciInfo) {
 	for i, char := range []byte(bus) {
@@ -47,13 +27,25 @@ func dgx() *dgxa100.Server {
 	s := dgxa100.New()
 	for i, d := range s.Devices {
 		dev := d.(*dgxa100.Device)
-		dev.MemoryInfo = nvml.Memory{Total: 40 * gib, Free: 39 * gib, Used: gib}
+		dev.GetMemoryInfo_v2Func = memoryOf(40*gib, 39*gib)
+		dev.GetUtilizationRatesFunc = func() (u nvml.Utilization, ret nvml.Return) { return u, nvml.ERROR_NOT_SUPPORTED }
+		dev.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+		dev.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+		dev.GetComputeModeFunc = func() (m nvml.ComputeMode, ret nvml.Return) { return m, nvml.ERROR_NOT_SUPPORTED }
+		none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+		dev.GetComputeRunningProcessesFunc, dev.GetMPSComputeRunningProcessesFunc, dev.GetGraphicsRunningProcessesFunc = none, none, none
 		dev.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 			return pci(fmt.Sprint("PCI", i)), nvml.SUCCESS
 		}
 	}
-	symbols(s, minimal...)
+	s.SystemGetProcessNameFunc = func(int) (string, nvml.Return) { return "", nvml.ERROR_NOT_FOUND }
 	return s
+}
+
+func memoryOf(total, free uint64) func() (nvml.Memory_v2, nvml.Return) {
+	return func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: total, Free: free, Used: total - free}, nvml.SUCCESS
+	}
 }
 
 func device(s *dgxa100.Server, i int) *dgxa100.Device { return s.Devices[i].(*dgxa100.Device) }
@@ -132,11 +124,6 @@ func TestOpen_VisibleDevices(t *testing.T) {
 		require.Equal(t, c.want, got, "CUDA_VISIBLE_DEVICES=%q", c.spec)
 		require.Contains(t, inv.Reason(), "CUDA_VISIBLE_DEVICES")
 	}
-	device(s, 1).GetNameFunc = func() (string, nvml.Return) { return "NVIDIA T400", nvml.SUCCESS }
-	t.Setenv("CUDA_VISIBLE_DEVICES", "0")
-	require.Len(t, open(t, s).Warnings(), 1, "CUDA counts the fastest GPU first")
-	t.Setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-	require.Empty(t, open(t, s).Warnings())
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
 	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)
@@ -146,24 +133,18 @@ func TestOpen_VisibleDevices(t *testing.T) {
 }
 
 // split makes GPU 1 a MIG GPU with instances at 0 and 3, and nothing between.
-func split(s *dgxa100.Server, more ...string) {
-	symbols(s, minimalAnd(append(more, "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
-		"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId")...)...)
+func split(s *dgxa100.Server) {
 	g := device(s, 1)
 	g.MigMode = nvml.DEVICE_MIG_ENABLE
 	g.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
-	part := func(uuid string, gi int) *mock.Device {
+	part := func(uuid string) *mock.Device {
 		return &mock.Device{
-			GetUUIDFunc:       func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
-			GetNameFunc:       func() (string, nvml.Return) { return "A100 MIG 1g.5gb", nvml.SUCCESS },
-			GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 5 * gib, Free: 5 * gib}, nvml.SUCCESS },
-			GetGpuInstanceIdFunc: func() (int, nvml.Return) {
-				return gi, nvml.SUCCESS
-			},
-			GetComputeInstanceIdFunc: func() (int, nvml.Return) { return 0, nvml.SUCCESS },
+			GetUUIDFunc:          func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
+			GetNameFunc:          func() (string, nvml.Return) { return "A100 MIG 1g.5gb", nvml.SUCCESS },
+			GetMemoryInfo_v2Func: memoryOf(5*gib, 5*gib),
 		}
 	}
-	parts := map[int]*mock.Device{0: part("MIG-aaa", 7), 3: part("MIG-bbb", 9)}
+	parts := map[int]*mock.Device{0: part("MIG-aaa"), 3: part("MIG-bbb")}
 	g.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
 		if p, ok := parts[i]; ok {
 			return p, nvml.SUCCESS
@@ -207,28 +188,20 @@ func TestSelect_MIGWithoutInstances(t *testing.T) {
 	require.ErrorContains(t, err, "nvidia-smi mig -cgi")
 }
 
-func TestStatus_MemoryOfNewAndOldDrivers(t *testing.T) {
+func TestStatus_Memory(t *testing.T) {
 	s := dgx()
-	symbols(s, minimalAnd("nvmlDeviceGetMemoryInfo_v2")...)
-	for i, ret := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS, nvml.SUCCESS} {
-		device(s, i).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-			return nvml.Memory_v2{Total: 40 * gib, Reserved: gib, Free: 30 * gib, Used: 9 * gib}, ret
-		}
+	device(s, 0).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: 40 * gib, Reserved: gib, Free: 30 * gib, Used: 9 * gib}, nvml.SUCCESS
 	}
 	inv := open(t, s)
-	for i, c := range []struct{ free, reserved, held uint64 }{{30 * gib, gib, 9 * gib}, {39 * gib, 0, gib}, {39 * gib, 0, gib}} {
-		st, err := inv.Status(device(s, i).UUID)
-		require.NoError(t, err)
-		require.Equal(t, Memory{Total: 40 * gib, Free: c.free, Used: 40*gib - c.free, Reserved: c.reserved}, st.Memory)
-		require.Equal(t, c.held, st.Memory.Held())
-		require.Equal(t, 40*gib-c.reserved, inv.Devices()[i].Available())
-		require.Equal(t, -1, st.Utilization)
-		require.Nil(t, st.Processes, "the driver has no process list")
-	}
-	device(s, 0).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
-		return nvml.Memory_v2{Total: math.MaxUint64, Free: math.MaxUint64}, nvml.SUCCESS
-	}
 	st, err := inv.Status(device(s, 0).UUID)
+	require.NoError(t, err)
+	require.Equal(t, Memory{Total: 40 * gib, Free: 30 * gib, Used: 10 * gib, Reserved: gib}, st.Memory)
+	require.Equal(t, 9*gib, st.Memory.Held())
+	require.Equal(t, 39*gib, inv.Devices()[0].Available())
+	require.Equal(t, -1, st.Utilization)
+	device(s, 0).GetMemoryInfo_v2Func = memoryOf(math.MaxUint64, math.MaxUint64)
+	st, err = inv.Status(device(s, 0).UUID)
 	require.NoError(t, err)
 	require.Zero(t, st.Memory, "all ones is the driver's word for unknown")
 }
@@ -237,7 +210,7 @@ func TestStatus_LostDevice(t *testing.T) {
 	s := dgx()
 	inv := open(t, s)
 	for _, ret := range []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_GPU_NOT_FOUND} {
-		device(s, 5).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, ret }
+		device(s, 5).GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, ret }
 		_, err := inv.Status(device(s, 5).UUID)
 		require.ErrorIs(t, err, ErrLost)
 		require.ErrorContains(t, err, device(s, 5).UUID)
@@ -248,7 +221,6 @@ func TestStatus_LostDevice(t *testing.T) {
 
 func TestProcessMemory_MergesLists(t *testing.T) {
 	s := dgx()
-	symbols(s, minimalAnd("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlSystemGetProcessName")...)
 	d := device(s, 0)
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
@@ -281,7 +253,6 @@ func TestProcessMemory_MergesLists(t *testing.T) {
 
 func TestProcessMemory_NotTold(t *testing.T) {
 	s := dgx()
-	symbols(s, minimalAnd("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses")...)
 	d := device(s, 0)
 	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
@@ -302,7 +273,6 @@ func TestProcessMemory_NotTold(t *testing.T) {
 func TestOpen_Unusable(t *testing.T) {
 	mig := func() *dgxa100.Server {
 		s := dgx()
-		symbols(s, minimalAnd("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")...)
 		for i := range s.Devices {
 			device(s, i).GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS }
 			device(s, i).GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }

@@ -50,11 +50,11 @@ func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []erro
 func (d *nvmlDriver) begin() ([]Device, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, d.failed(ret)
+		return nil, failed(ret)
 	}
 	gpu := Device{Kind: KindGPU}
-	gpu.Driver, _ = read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
-	if v, ok := read(d, d.lib.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion"); ok {
+	gpu.Driver, _ = d.lib.SystemGetDriverVersion()
+	if v, ret := d.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
 		gpu.CUDA = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
 	gpus := slices.Repeat([]Device{gpu}, n)
@@ -68,49 +68,45 @@ func (d *nvmlDriver) begin() ([]Device, error) {
 func (d *nvmlDriver) list(info Device) ([]nvmlDevice, error) {
 	handle, ret := d.lib.DeviceGetHandleByIndex(info.Index)
 	if ret != nvml.SUCCESS {
-		return nil, d.failed(ret)
+		return nil, failed(ret)
 	}
-	gpu, err := d.describe(handle, info)
+	gpu, err := describe(handle, info)
 	if err != nil {
 		return nil, err
 	}
-	instances := d.migInstances(&gpu)
+	instances := migInstances(&gpu)
 	return append([]nvmlDevice{gpu}, instances...), nil
 }
 
-func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, error) {
+func describe(handle nvml.Device, info Device) (nvmlDevice, error) {
 	var ret nvml.Return
 	if info.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
-		return nvmlDevice{}, fmt.Errorf("UUID: %w", d.failed(ret))
+		return nvmlDevice{}, fmt.Errorf("UUID: %w", failed(ret))
 	}
 	if info.Name, ret = handle.GetName(); ret != nvml.SUCCESS {
 		info.Name = string(info.Kind)
 	}
-	m, err := d.memory(handle)
+	m, err := memory(handle)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nvmlDevice{}, err
 	}
 	info.Memory, info.Reserved = m.Total, m.Reserved
+	device := nvmlDevice{handle: handle, info: info, turn: make(chan struct{}, 1)}
 	if info.Kind == KindMIG {
-		return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
+		return device, nil
 	}
-	if p, ok := read(d, handle.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
-		info.PCI = busID(p)
+	if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+		device.info.PCI = busID(p)
 	}
-	if d.has("nvmlDeviceGetCudaComputeCapability") {
-		if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
-			info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
-		}
+	if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+		device.info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 	}
-	return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
+	return device, nil
 }
 
 // migInstances lists the instances of a GPU and marks it when it is split. Instance
 // numbers have holes where one was destroyed.
-func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
-	if !d.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex") {
-		return nil
-	}
+func migInstances(g *nvmlDevice) []nvmlDevice {
 	mode, _, ret := g.handle.GetMigMode()
 	if ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
 		return nil
@@ -128,7 +124,7 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 		}
 		info := g.info
 		info.Kind, info.Instance, info.Parent, info.MIG = KindMIG, i, g.info.UUID, false
-		part, err := d.describe(handle, info)
+		part, err := describe(handle, info)
 		if err != nil {
 			continue
 		}

@@ -5,7 +5,6 @@ package gpu
 import (
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
@@ -20,14 +19,15 @@ var libraryPaths = []string{
 	"/run/opengl-driver/lib/libnvidia-ml.so.1",
 }
 
-// needed is the functions without which there is nothing to do, each with the versions
-// that the binding may choose. Calling a function that the library lacks ends the
-// process, so these are looked up before the first call, and all others before theirs.
-var needed = [][]string{
-	{"nvmlInit_v2", "nvmlInit"}, {"nvmlShutdown"}, {"nvmlErrorString"},
-	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
-	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
-	{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetName"}, {"nvmlDeviceGetMemoryInfo"},
+// needed is the functions that are called, which all drivers have from 525 on. Calling one
+// that the library lacks would end the process.
+var needed = []string{
+	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
+	"nvmlSystemGetProcessName", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName",
+	"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetUtilizationRates",
+	"nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMigMode",
+	"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 }
 
 // loaded is the one library of this process: the dynamic linker binds each function to
@@ -56,10 +56,10 @@ func load(paths []string) (string, error) {
 			}
 			continue
 		}
-		for _, names := range needed {
-			if !oneOf(names, lib.Lookup) {
+		for _, name := range needed {
+			if lib.Lookup(name) != nil {
 				_ = lib.Close()
-				return "", fmt.Errorf("%s is not a usable NVML: it has no function %s; install the library of the NVIDIA driver", p, names[0])
+				return "", fmt.Errorf("%s is not a usable NVML: it has no function %s; install an NVIDIA driver from 525 on", p, name)
 			}
 		}
 		loaded.path = p
@@ -69,8 +69,4 @@ func load(paths []string) (string, error) {
 		return "", &absentError{fmt.Sprintf("the NVML library cannot be loaded: %v", broken), "reinstall the NVIDIA driver for this kind of machine, or use devices: cpu"}
 	}
 	return "", &absentError{fmt.Sprintf("no NVIDIA driver: %s not found", paths[0]), hintNoDriver}
-}
-
-func oneOf(names []string, lookup func(string) error) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return lookup(name) == nil })
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // failed gives a return code the meaning that callers test for; nil for success.
-func (d *nvmlDriver) failed(ret nvml.Return) error {
+func failed(ret nvml.Return) error {
 	switch ret {
 	case nvml.SUCCESS:
 		return nil
@@ -36,27 +36,14 @@ func known(n uint64) uint64 {
 	return n
 }
 
-// memory prefers the newer call, whose free memory leaves out what the driver reserves.
-func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
-	var total, free, reserved uint64
-	ret := nvml.ERROR_NOT_SUPPORTED
-	if d.has("nvmlDeviceGetMemoryInfo_v2") {
-		var m nvml.Memory_v2
-		m, ret = h.GetMemoryInfo_v2()
-		total, free, reserved = m.Total, m.Free, m.Reserved
-	}
-	switch ret {
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
-		var m nvml.Memory
-		m, ret = h.GetMemoryInfo()
-		total, free, reserved = m.Total, m.Free, 0
-	}
+func memory(h nvml.Device) (Memory, error) {
+	m, ret := h.GetMemoryInfo_v2()
 	if ret != nvml.SUCCESS {
-		return Memory{}, fmt.Errorf("memory: %w", d.failed(ret))
+		return Memory{}, fmt.Errorf("memory: %w", failed(ret))
 	}
-	total = known(total)
-	free = min(known(free), total)
-	return Memory{Total: total, Free: free, Used: total - free, Reserved: min(known(reserved), total-free)}, nil
+	total := known(m.Total)
+	free := min(known(m.Free), total)
+	return Memory{Total: total, Free: free, Used: total - free, Reserved: min(known(m.Reserved), total-free)}, nil
 }
 
 func (d *nvmlDriver) status(uuid string) (Status, error) {
@@ -70,29 +57,27 @@ func (d *nvmlDriver) status(uuid string) (Status, error) {
 func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 	var err error
 	s := unknown()
-	if s.Memory, err = d.memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if s.Memory, err = memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Status{}, err
 	}
-	if u, ok := read(d, h.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
+	if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
 		s.Utilization = int(u.Gpu)
 	}
-	temperature := func() (uint32, nvml.Return) { return h.GetTemperature(nvml.TEMPERATURE_GPU) }
-	if t, ok := read(d, temperature, "nvmlDeviceGetTemperature"); ok {
+	if t, ret := h.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
 		s.Temperature = int(t)
 	}
-	if mw, ok := read(d, h.GetPowerUsage, "nvmlDeviceGetPowerUsage"); ok {
+	if mw, ret := h.GetPowerUsage(); ret == nvml.SUCCESS {
 		s.Power = float64(mw) / 1000
 	}
-	if m, ok := read(d, h.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
+	if m, ret := h.GetComputeMode(); ret == nvml.SUCCESS {
 		s.ComputeMode = computeModes[m]
 	}
-	s.Processes, err = d.holders(h)
+	s.Processes, err = holders(h)
 	if errors.Is(err, ErrLost) {
 		return Status{}, err
 	}
 	for i, p := range s.Processes {
-		name := func() (string, nvml.Return) { return d.lib.SystemGetProcessName(p.PID) }
-		s.Processes[i].Name, _ = read(d, name, "nvmlSystemGetProcessName")
+		s.Processes[i].Name, _ = d.lib.SystemGetProcessName(p.PID)
 	}
 	return s, nil
 }
@@ -105,7 +90,7 @@ var computeModes = map[nvml.ComputeMode]string{
 }
 
 func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
-	out, err := inquire(d, uuid, d.holders)
+	out, err := inquire(d, uuid, holders)
 	if err != nil {
 		return nil, fmt.Errorf("gpu: processes of %s: %w", uuid, err)
 	}
@@ -114,32 +99,16 @@ func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
 
 // holders merges the driver's three lists. A client of MPS may stand in two with the same
 // memory, so the larger counts; in one list a process has a row per instance.
-func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
-	lists := []struct {
-		kind  string
-		names []string
-		get   func() ([]nvml.ProcessInfo, nvml.Return)
-	}{
-		{"mps", versions("nvmlDeviceGetMPSComputeRunningProcesses"), h.GetMPSComputeRunningProcesses},
-		{"compute", versions("nvmlDeviceGetComputeRunningProcesses"), h.GetComputeRunningProcesses},
-		{"graphics", versions("nvmlDeviceGetGraphicsRunningProcesses"), h.GetGraphicsRunningProcesses},
-	}
+func holders(h nvml.Device) ([]Process, error) {
 	merged := map[int]Process{}
-	var listed bool
-	err := fmt.Errorf("process lists: %w by this driver", errors.ErrUnsupported)
-	for _, l := range lists {
-		if !d.has(l.names...) {
-			continue
+	for _, list := range []struct {
+		kind string
+		get  func() ([]nvml.ProcessInfo, nvml.Return)
+	}{{"mps", h.GetMPSComputeRunningProcesses}, {"compute", h.GetComputeRunningProcesses}, {"graphics", h.GetGraphicsRunningProcesses}} {
+		rows, ret := list.get()
+		if ret != nvml.SUCCESS && list.kind == "compute" { // the others are extras
+			return nil, failed(ret)
 		}
-		rows, ret := l.get()
-		if ret != nvml.SUCCESS {
-			// Without the compute list there is no answer; the others are extras.
-			if l.kind == "compute" {
-				err = d.failed(ret)
-			}
-			continue
-		}
-		listed = listed || l.kind == "compute"
 		sums := map[int]uint64{}
 		for _, r := range rows {
 			sums[int(r.Pid)] += known(r.UsedGpuMemory)
@@ -147,14 +116,11 @@ func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 		for pid, bytes := range sums {
 			p, seen := merged[pid]
 			if !seen {
-				p = Process{PID: pid, Type: l.kind}
+				p = Process{PID: pid, Type: list.kind}
 			}
 			p.Memory = max(p.Memory, bytes)
 			merged[pid] = p
 		}
-	}
-	if !listed {
-		return nil, err
 	}
 	out := make([]Process, 0, len(merged))
 	for _, pid := range slices.Sorted(maps.Keys(merged)) {
@@ -162,6 +128,3 @@ func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 	}
 	return out, nil
 }
-
-// versions is the names under which a process list may be exported.
-func versions(name string) []string { return []string{name + "_v3", name + "_v2", name} }

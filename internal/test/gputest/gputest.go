@@ -41,13 +41,6 @@ const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
 
-// OldLibrary is the library of a driver from before MIG and MPS lists. A process that
-// loaded it cannot load a Machine's, nor the other way round.
-func OldLibrary(t testing.TB) string {
-	t.Helper()
-	return build(t, "libnvidia-ml.so.1", nvml, "-DOLD_DRIVER")
-}
-
 // build makes a library and returns its path. All tests share one copy, since a process
 // can load only one. The folder holds nothing else, so it also serves as LD_LIBRARY_PATH.
 func build(t testing.TB, name string, source []byte, flags ...string) string {

@@ -18,7 +18,6 @@
  * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
  * memory that this process holds while it lives: it is listed, and taken off FREE.
  *
- * With -DOLD_DRIVER the newer functions are left out, as in a driver of years ago.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -222,9 +221,6 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
 int nvmlDeviceGetUUID(void *dev, char *out, unsigned n) { ON_DEVICE(snprintf(out, n, "%s", d->uuid);); }
 int nvmlDeviceGetName(void *dev, char *out, unsigned n) { ON_DEVICE(snprintf(out, n, "%s", d->name);); }
 
-typedef struct { u64 total, free, used; } memory;
-int nvmlDeviceGetMemoryInfo(void *dev, memory *m) { ON_DEVICE(m->total = d->total; m->free = d->free; m->used = d->total - d->free;); }
-
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, sub; char id_string[32]; } pci;
 
 static void pci_of(state *s, device *d, pci *p) {
@@ -239,9 +235,8 @@ int nvmlDeviceGetPciInfo_v3(void *dev, pci *p) { ON_DEVICE(pci_of(s, d, p);); }
 int nvmlDeviceGetCudaComputeCapability(void *dev, int *major, int *minor) { ON_DEVICE(*major = 9; *minor = 0;); }
 
 typedef struct { unsigned pid; u64 bytes; unsigned gi, ci; } row;
-typedef struct { unsigned pid; u64 bytes; } old_row;
 
-static int rows(void *dev, unsigned *count, void *out, const char *type, int old) {
+static int rows(void *dev, unsigned *count, void *out, const char *type) {
 	ON_DEVICE(
 		unsigned room = *count; unsigned n = 0;
 		for (int i = 0; i < s->nprocesses; i++) {
@@ -249,10 +244,7 @@ static int rows(void *dev, unsigned *count, void *out, const char *type, int old
 			if (strcmp(p->uuid, d->uuid) || strcmp(p->type, type) || !strcmp(s->lists, "none")) continue;
 			if (!strcmp(s->lists, "zero")) p->bytes = 0;
 			if (!strcmp(s->lists, "unknown")) p->bytes = ~0ULL;
-			if (n < room) {
-				if (old) ((old_row *)out)[n] = (old_row){p->pid, p->bytes};
-				else ((row *)out)[n] = (row){p->pid, p->bytes, ~0u, ~0u};
-			}
+			if (n < room) ((row *)out)[n] = (row){p->pid, p->bytes, ~0u, ~0u};
 			n++;
 		}
 		*count = n;
@@ -260,12 +252,10 @@ static int rows(void *dev, unsigned *count, void *out, const char *type, int old
 	);
 }
 
-#ifdef OLD_DRIVER
-int nvmlDeviceGetComputeRunningProcesses(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "compute", 1); }
-#else
-int nvmlDeviceGetComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "compute", 0); }
-int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "mps", 0); }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "graphics", 0); }
+int nvmlSystemGetProcessName(unsigned pid, char *out, unsigned n) { (void)pid; (void)out; (void)n; return NOT_FOUND; }
+int nvmlDeviceGetComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "compute"); }
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "mps"); }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, void *out) { return rows(dev, n, out, "graphics"); }
 
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory2;
 int nvmlDeviceGetMemoryInfo_v2(void *dev, memory2 *m) {
@@ -291,4 +281,3 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned index, void **out) {
 		}
 	);
 }
-#endif
