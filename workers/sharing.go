@@ -18,16 +18,10 @@ type shareKey struct{ pool, group string }
 // shareDevices prepares each group of devices for the sharing of its pool.
 func (w *Worker) shareDevices(ctx context.Context) error {
 	w.sharing = &sharing.Host{Log: w.log}
-	if !w.inventory.Static() {
-		w.sharing.Probe = func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
-			found := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}.Try(ctx, uuid)
-			return found.Free, found.Untried
-		}
-	}
 	w.shares = map[shareKey]sharing.Share{}
 	for _, p := range w.placements {
 		for _, g := range p.Groups {
-			use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Devices: g.Devices}
+			use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Devices: g.Devices}
 			share, err := sharing.Mode(p.Sharing).Prepare(ctx, w.sharing, use)
 			if err != nil {
 				return fmt.Errorf("pool %s: %w", p.Name, err)

@@ -17,20 +17,16 @@ import (
 )
 
 const (
-	// startLimit bounds a daemon's first answer, quitLimit its end without clients.
+	// startLimit bounds a daemon's start, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
-	// askEvery is the pause between two questions to a daemon that starts.
+	// askEvery is the pause between two looks at a daemon that starts.
 	askEvery = 50 * time.Millisecond
 )
 
 // Host runs the MPS servers of one worker. Close ends those that it has started.
 type Host struct {
 	Log *zap.Logger
-	// Probe tries a device in a process with this environment. It returns how much memory
-	// the process may take there, 0 if the device failed, or why that is not known. Default:
-	// none.
-	Probe func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string)
 
 	mu      sync.Mutex // guards what follows
 	folder  string
@@ -66,19 +62,13 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	return s, s.start(ctx)
 }
 
-// makeFolder makes the daemons' private folder, in /tmp where socket paths get too long.
+// makeFolder makes the daemons' private folder.
 func (h *Host) makeFolder() (err error) {
 	if h.folder != "" {
 		return nil
 	}
-	const name, rest = "gpumux-mps-", "/1234567890/123/pipe"
-	within := os.TempDir()
-	if len(within)+len(name)+len(rest) > mps.LongestPipe {
-		within = "/tmp"
-	}
-	if h.folder, err = os.MkdirTemp(within, name); err != nil {
-		return fmt.Errorf("make a folder for MPS daemons: %w; let TMPDIR name one of at most %d bytes that the worker can write to",
-			err, mps.LongestPipe-len(name)-len(rest))
+	if h.folder, err = os.MkdirTemp("", "gpumux-mps-"); err != nil {
+		return fmt.Errorf("make a folder for MPS daemons: %w", err)
 	}
 	return process.Sweep(h.folder)
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,7 +121,7 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 	members(t, clients, s, 1)[0].Kill()
-	servers, err := d.Servers(t.Context())
+	servers, err := gputest.MPSServers(t.Context(), d)
 	require.NoError(t, err)
 	require.Len(t, servers, 1)
 	require.NoError(t, h.Close())
@@ -131,15 +130,8 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 }
 
 func TestMPS_Limits(t *testing.T) {
-	h, clients := onMachine(t)
-	u := Use{Slots: 4, PerSlot: 1, Memory: 4 << 30, Devices: []gpu.Device{device}}
-	h.Probe = func(_ context.Context, id string, env map[string]string) (uint64, string) {
-		require.Equal(t, uuid, id)
-		c, answer := clients.Join(t, mps.Daemon{Pipe: env[mps.PipeVariable]}, mps.LimitVariable+"="+env[mps.LimitVariable])
-		require.Equal(t, "done", answer)
-		free, _ := c.Free()
-		return free, ""
-	}
+	h, _ := onMachine(t)
+	u := Use{Slots: 4, PerSlot: 1, Devices: []gpu.Device{device}}
 	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	env := s.Env(4<<30, false)
@@ -150,12 +142,6 @@ func TestMPS_Limits(t *testing.T) {
 	require.NotContains(t, env, mps.ThreadsVariable, "it has the device to itself")
 	require.NotContains(t, s.Env(0, false), mps.LimitVariable)
 
-	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 15 << 30, "" }
-	_, err = MPS.Prepare(t.Context(), h, u)
-	require.ErrorContains(t, err, "the limit of 4GiB per process is not in force, since CUDA gave one 15GiB; ")
-	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 0, "no Python" }
-	_, err = MPS.Prepare(t.Context(), h, u)
-	require.NoError(t, err)
 }
 
 func TestMPS_ThreadsPerSlot(t *testing.T) {
@@ -170,19 +156,18 @@ func TestMPS_ADaemonThatIsThere(t *testing.T) {
 	h, clients := onMachine(t)
 	d := clients.Start(t)
 	t.Setenv(mps.PipeVariable, d.Pipe)
-	t.Setenv(mps.LimitVariable, "0=3G,GPU-other=1G")
+	t.Setenv(mps.LimitVariable, "0=3G")
 	t.Setenv(mps.ThreadsVariable, "40")
 	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
 	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{mps.PipeVariable: d.Pipe, mps.LimitVariable: "0=3072M", mps.ThreadsVariable: "40"}, s.Env(0, false))
+	require.Equal(t, map[string]string{mps.PipeVariable: d.Pipe, mps.LimitVariable: "0=3G", mps.ThreadsVariable: "40"}, s.Env(0, false))
 	require.Equal(t, "0=2048M", s.Env(2<<30, false)[mps.LimitVariable])
-	require.Equal(t, "0=3072M", s.Env(4<<30, false)[mps.LimitVariable], "a client can only lower it")
 	others, err := Default.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	require.Equal(t, s.Env(0, false), others.Env(0, false))
 	require.NoError(t, h.Close())
-	_, err = d.Servers(t.Context())
+	_, err = gputest.MPSServers(t.Context(), d.Daemon)
 	require.NoError(t, err)
 }
 
@@ -202,42 +187,6 @@ func TestMPS_LeftoversOfADaemon(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
 	members(t, clients, s, 1)
-}
-
-// A daemon may answer its own user alone and still serve this one.
-func TestMPS_ADaemonThatDoesNotAnswer(t *testing.T) {
-	h, clients := onMachine(t)
-	d := clients.Start(t)
-	t.Setenv(mps.PipeVariable, d.Pipe)
-	deaf := t.TempDir()
-	const nobody = "#!/bin/sh\necho Cannot find MPS control daemon process\nexit 1\n"
-	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte(nobody), 0o755))
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", deaf+":"+path)
-	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
-	require.NoError(t, err)
-	t.Setenv("PATH", path)
-	require.Equal(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
-	members(t, clients, s, 1)
-}
-
-func TestMPS_PathsTooLongForSockets(t *testing.T) {
-	h, clients := onMachine(t)
-	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
-	require.NoError(t, os.Mkdir(long, 0o700))
-	t.Setenv("TMPDIR", long)
-	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(s.Env(0, false)[mps.PipeVariable]), mps.LongestPipe)
-	members(t, clients, s, 1)
-}
-
-func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
-	h, _ := onMachine(t)
-	t.Setenv("TMPDIR", "/nonexistent")
-	_, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
-	require.ErrorContains(t, err, "make a folder for MPS daemons: ")
-	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
 
 func TestMPS_ADaemonThatCannotStart(t *testing.T) {

@@ -114,32 +114,28 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// answers waits until a new daemon answers.
+// answers waits until a new daemon takes connections.
 func (s *server) answers(ctx context.Context, p *process.Process) error {
-	for {
-		_, err := s.daemon.Servers(ctx)
-		if err == nil {
-			return nil
-		}
+	for !mps.Listens(s.daemon.Pipe) {
 		select {
 		case <-p.Exited:
 			return fmt.Errorf("sharing: mps: %s ended (%s): %s; see whether it runs by hand, or use sharing: default", mps.Program, p.Status,
 				p.Out.Tail())
 		case <-ctx.Done():
-			return fmt.Errorf("sharing: mps: %s does not answer: %w", mps.Program, err)
+			return fmt.Errorf("sharing: mps: %s does not answer: %w", mps.Program, context.Cause(ctx))
 		case <-time.After(askEvery):
 		}
 	}
+	return nil
 }
 
 // stop ends the daemon, if it is the worker's own.
 func (s *server) stop() {
 	s.mu.Lock()
-	p := s.process
-	s.process = nil
-	s.mu.Unlock()
-	if p != nil {
-		s.quit(p)
+	defer s.mu.Unlock()
+	if s.process != nil {
+		s.quit(s.process)
+		s.process = nil
 	}
 }
 

@@ -24,7 +24,6 @@ type Use struct {
 	// Slots is per device, PerSlot the devices of one slot. Auto: Slots is only the most.
 	Slots, PerSlot int
 	Auto           bool
-	Memory         gpumux.Size
 	Devices        []gpu.Device
 }
 
@@ -130,13 +129,10 @@ func handedOn(d gpu.Device) map[string]string {
 	if d.Kind != gpu.KindGPU {
 		return env
 	}
-	for _, name := range []string{mps.PipeVariable, mps.ThreadsVariable} {
+	for _, name := range []string{mps.PipeVariable, mps.LimitVariable, mps.ThreadsVariable} {
 		if value := os.Getenv(name); value != "" {
 			env[name] = value
 		}
-	}
-	if limit := mps.LimitOf(os.Getenv(mps.LimitVariable), d.Index, d.UUID); limit > 0 {
-		env[mps.LimitVariable] = mps.Limit(limit)
 	}
 	return env
 }

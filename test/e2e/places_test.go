@@ -91,8 +91,7 @@ func TestPlaces_GPUsThatOthersFill(t *testing.T) {
 	s := newShell(t)
 	s.on(gputest.GPU{Total: 24 << 30, Free: 2 << 30, Processes: []gputest.Process{{PID: 4711, Memory: 22 << 30}}}, gputest.GPU{Total: 24 << 30, Free: 24 << 30})
 	p := s.begin("map", "place.py:wait", "--range", "0:8", "--local", "--id", "full", "--slots", "4", "--memory", "4GiB", "--out", "full.jsonl")
-	const note = "device 0 (GPU-00000000-0000-0000-0000-000000000000, NVIDIA Test GPU): the budgets on it are 16GiB in all, but only 2GiB are free now: " +
-		"others hold 22GiB of 24GiB (process 4711 22GiB)"
+	const note = "pool gpu: others hold 22GiB of GPU 0 (process 4711 22GiB) and leave less than the budget of a slot, 4GiB"
 	rig.Wait(t, func() bool { return strings.Contains(p.stderr.String(), "note: "+note) }, time.Minute, 10*time.Millisecond, "it says so")
 	rig.Wait(t, func() bool {
 		shown := s.begin("show", "full")

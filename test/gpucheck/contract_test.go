@@ -26,15 +26,15 @@ func contract(t *testing.T, h gputest.MPSHost) {
 func noDaemon(t *testing.T, _ gputest.MPSHost) {
 	d := mps.Daemon{Pipe: t.TempDir()}
 	require.False(t, mps.Listens(d.Pipe))
-	_, err := d.Servers(t.Context())
-	require.ErrorIs(t, err, mps.ErrNone)
+	_, err := gputest.MPSServers(t.Context(), d)
+	require.ErrorIs(t, err, gputest.ErrNoMPS)
 	require.ErrorContains(t, err, d.Pipe)
 }
 
 // server is the daemon's only one.
 func server(t *testing.T, d gputest.MPSDaemon) int {
 	t.Helper()
-	list, err := d.Servers(t.Context())
+	list, err := gputest.MPSServers(t.Context(), d.Daemon)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]
@@ -43,7 +43,7 @@ func server(t *testing.T, d gputest.MPSDaemon) int {
 func clients(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	require.True(t, mps.Listens(d.Pipe))
-	list, err := d.Servers(t.Context())
+	list, err := gputest.MPSServers(t.Context(), d.Daemon)
 	require.NoError(t, err)
 	require.Empty(t, list, "no server before the first client")
 
@@ -106,8 +106,9 @@ func quit(t *testing.T, h gputest.MPSHost) {
 	require.Equal(t, "done", output)
 	s := server(t, d)
 	c.Kill()
-	require.NoError(t, d.Quit(t.Context()))
+	_, err := gputest.AskMPS(t.Context(), d.Daemon, "quit")
+	require.NoError(t, err)
 	rig.Wait(t, func() bool { return !mps.Listens(d.Pipe) && !gputest.Runs(s) }, gputest.MPSPatience, 20*time.Millisecond)
-	_, err := d.Servers(t.Context())
-	require.ErrorIs(t, err, mps.ErrNone)
+	_, err = gputest.MPSServers(t.Context(), d.Daemon)
+	require.ErrorIs(t, err, gputest.ErrNoMPS)
 }

@@ -36,7 +36,7 @@ versions=$(apt-cache madison libcuda1 | awk '{print $3}')
 
 for version in $versions; do
   series=${version%%.*}
-  [ -e "$into/$series/ready" ] && continue
+  [ "$series" -lt 525 ] || [ -e "$into/$series/ready" ] && continue
   rm -rf "$work/deb" "$work/root" && mkdir -p "$work/deb" "$work/root" "$into/$series"/{lib,bin}
   (cd "$work/deb" && apt-get download -qq "${packages[@]/%/=$version}")
   for package in "$work"/deb/*.deb; do dpkg -x "$package" "$work/root"; done

@@ -167,7 +167,7 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 func (c Config) checkSharing(placements []Placement, r *report) {
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
-		use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Devices: p.devices()}
+		use := sharing.Use{Slots: p.MaxSlots, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Devices: p.devices()}
 		var known []gpumux.Problem
 		for _, problem := range sharing.Mode(p.Sharing).Check(use) {
 			if !slices.Contains(known, problem) {

@@ -5,12 +5,14 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,36 @@ type MPSClient struct {
 	out *bufio.Reader
 }
 
+// ErrNoMPS says that no daemon answers in the pipe directory.
+var ErrNoMPS = errors.New("no MPS control daemon answers")
+
+// AskMPS hands the daemon one command and returns the lines that it prints.
+func AskMPS(ctx context.Context, d mps.Daemon, command string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, mps.Program)
+	cmd.Stdin = strings.NewReader(command + "\n")
+	cmd.Env = d.Environ()
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	lines := strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' || r == '\r' })
+	switch {
+	case strings.Contains(string(out), "Cannot find MPS control daemon"):
+		return nil, fmt.Errorf("%w in %s", ErrNoMPS, d.Pipe)
+	case err != nil:
+		return nil, fmt.Errorf("ask the MPS daemon in %s for %s: %w: %s", d.Pipe, command, err, strings.Join(lines, "; "))
+	}
+	return lines, nil
+}
+
+// MPSServers are the process numbers of the servers: none before the first client.
+func MPSServers(ctx context.Context, d mps.Daemon) (list []int, err error) {
+	lines, err := AskMPS(ctx, d, "get_server_list")
+	for _, line := range lines {
+		n, wrong := strconv.Atoi(strings.TrimSpace(line))
+		list, err = append(list, n), errors.Join(err, wrong)
+	}
+	return list, err
+}
+
 // MPSDaemon is a daemon that runs.
 type MPSDaemon struct {
 	mps.Daemon
@@ -63,7 +95,7 @@ func (d MPSDaemon) Output() string {
 // Status is a server's, in the daemon's word.
 func (d MPSDaemon) Status(server int) string {
 	d.t.Helper()
-	lines, err := d.Ask(d.t.Context(), fmt.Sprintf("get_server_status %d", server))
+	lines, err := AskMPS(d.t.Context(), d.Daemon, fmt.Sprintf("get_server_status %d", server))
 	require.NoError(d.t, err)
 	return strings.Join(lines, " ")
 }
@@ -93,7 +125,7 @@ func (h MPSHost) Start(t testing.TB) MPSDaemon {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), MPSPatience)
 		defer cancel()
-		_ = d.Quit(ctx) // the test may have done so
+		_, _ = AskMPS(ctx, d.Daemon, "quit") // the test may have done so
 		select {
 		case <-ended:
 		case <-ctx.Done():
@@ -102,7 +134,7 @@ func (h MPSHost) Start(t testing.TB) MPSDaemon {
 		}
 	})
 	rig.Wait(t, func() bool {
-		_, err := d.Servers(t.Context())
+		_, err := MPSServers(t.Context(), d.Daemon)
 		return err == nil
 	}, MPSPatience, 20*time.Millisecond)
 	return d
