@@ -70,7 +70,6 @@ func (g *Causes) Add(r gpumux.Result) {
 	g.groups[key], g.order = group, append(g.order, group)
 }
 
-// at counts a failure at its device.
 func (c *Cause) at(f *gpumux.Fault) {
 	if f.Slot == "" {
 		return

@@ -74,7 +74,6 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]MapInfo, error) {
 	return maps, nil
 }
 
-// askAtOnce is how many maps are asked at a time.
 const askAtOnce = 8
 
 // fillCounts reads summaries of completed maps and asks a worker about the others.

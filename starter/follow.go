@@ -21,7 +21,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// soFar yields the lines stored by now of a run that has not completed.
 func (h *Handle) soFar(ctx context.Context, yield func([]byte, error) bool) {
 	tail, err := h.findTail(ctx, true)
 	if err == nil && tail == nil {
@@ -34,7 +33,6 @@ func (h *Handle) soFar(ctx context.Context, yield func([]byte, error) bool) {
 	tail.Lines(ctx, nil)(yield)
 }
 
-// follow yields the lines of a run as they come.
 func (h *Handle) follow(ctx context.Context, o ReadOptions, yield func([]byte, error) bool) {
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan struct{})

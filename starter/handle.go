@@ -243,7 +243,6 @@ type EndedError struct {
 
 const resume = "start it again to go on with the items that have no result"
 
-// Error is one line with the fault, or with how to go on.
 func (e *EndedError) Error() string {
 	goOn := ""
 	if e.resumes {

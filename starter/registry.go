@@ -77,7 +77,6 @@ type run struct {
 	Children []*workflowpb.PendingChildExecutionInfo
 }
 
-// registry looks up the runs of maps on the server.
 type registry struct {
 	fleet *fleet.Fleet
 	data  converter.DataConverter
@@ -216,7 +215,6 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 // NotMapError says that an ID belongs to a workflow of another type.
 type NotMapError struct{ ID, Type string }
 
-// Error says what to do.
 func (e *NotMapError) Error() string {
 	return fmt.Sprintf("%q is a workflow of type %s, no map (%s); give another ID", e.ID, e.Type, gpumux.MapWorkflow)
 }
@@ -228,7 +226,6 @@ type NotFoundError struct {
 	Known []string
 }
 
-// Error lists what exists.
 func (e *NotFoundError) Error() string {
 	if len(e.Known) == 0 {
 		return fmt.Sprintf("there is no map %q, nor any other; start one with `gpumux map`", e.ID)
@@ -253,18 +250,13 @@ func (r registry) latest(ctx context.Context, id, fingerprint string) (*run, err
 	return last, err
 }
 
-// newest is the ID of the newest map with a fingerprint, or "".
 func (r registry) newest(ctx context.Context, fingerprint string) (string, error) {
-	const limit = 10_000 // so that a server with very many maps is not read to its end
-	seen := 0
 	for one, err := range r.newestRuns(ctx, "") {
-		switch seen++; {
-		case err != nil:
+		if err != nil {
 			return "", err
-		case one.Memo.Fingerprint == fingerprint:
+		}
+		if one.Memo.Fingerprint == fingerprint {
 			return one.ID, nil
-		case seen == limit:
-			return "", nil
 		}
 	}
 	return "", nil

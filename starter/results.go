@@ -69,7 +69,6 @@ func (h *Handle) Lines(ctx context.Context, o ReadOptions) iter.Seq2[[]byte, err
 	}
 }
 
-// read yields the results as stored lines.
 func (h *Handle) read(ctx context.Context, o ReadOptions, yield func(line []byte, err error) bool) {
 	switch {
 	case h.run.Status == StatusCompleted:

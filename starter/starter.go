@@ -283,7 +283,6 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 // RefusedError says why a call that names a map does nothing, and what to do instead.
 type RefusedError struct{ ID, Problem string }
 
-// Error is the problem.
 func (e *RefusedError) Error() string { return e.Problem }
 
 func refused(id, format string, args ...any) error {

@@ -25,10 +25,8 @@ type NoStoreError struct {
 	Err error
 }
 
-// Error says what to do.
 func (e *NoStoreError) Error() string { return fmt.Sprintf("%v; give the workers' store", e.Err) }
 
-// Unwrap gives the cause.
 func (e *NoStoreError) Unwrap() error { return e.Err }
 
 // OpenStore opens the store, which is otherwise opened when it is first needed.
@@ -142,7 +140,6 @@ func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
 	return err
 }
 
-// locate finds a results file by its key or URL.
 func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, key string, err error) {
 	if st, err = s.openStore(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)

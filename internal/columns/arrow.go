@@ -8,7 +8,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
 
-// arrowTable is an Arrow file.
 type arrowTable struct{ *ipc.FileReader }
 
 func openArrow(file *ranged) (table, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// build makes an Arrow array of a type of the cells of a column.
 func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 	if c.kind == arrayKind || c.kind == listKind {
 		return c.buildLists(cells, t)

@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// appendCell adds a value of an Arrow array as JSON.
 func appendCell(b []byte, column arrow.Array, i int) ([]byte, error) {
 	if column.IsNull(i) {
 		return append(b, "null"...), nil

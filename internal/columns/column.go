@@ -42,7 +42,6 @@ func (c column) joined(x cell) column {
 	return c
 }
 
-// same reports whether two columns hold the same.
 func (c column) same(d column) bool {
 	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.form.Type == d.form.Type && slices.Equal(c.form.Shape, d.form.Shape)
 }
@@ -89,7 +88,6 @@ var numbersOf = map[[2]byte]arrow.DataType{
 // leaf is Arrow's type of the numbers of the column's arrays.
 func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.form.Type, byte(c.form.Size)}] }
 
-// dataType is Arrow's type of the column.
 func (c column) dataType() arrow.DataType {
 	switch c.kind {
 	case truthKind:

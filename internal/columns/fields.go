@@ -9,7 +9,6 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// field is a member of an object.
 type field struct {
 	name string
 	value
@@ -30,7 +29,6 @@ func (v value) fields() (all []field, ok bool) {
 	return all, ok
 }
 
-// kind is the type of a cell or a column.
 type kind int
 
 const (

@@ -57,7 +57,6 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 	return reader, nil
 }
 
-// writeRows writes rows as lines of JSON.
 func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err error) {
 	var row []byte
 	for i := range columns[0].Len() {
@@ -100,7 +99,6 @@ func openRows(ctx context.Context, file *ranged, name string, named []string) (w
 	}, err
 }
 
-// choose finds the columns that are named.
 func choose(all, named []string, file string) (at []int, err error) {
 	if len(all) == 0 {
 		return nil, &gpumux.SourceError{Name: file, Problem: "the table has no columns",

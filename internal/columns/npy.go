@@ -86,7 +86,6 @@ func (w *npyWriter) begin(a arrays.Array) error {
 // notNumbers are NaN as the floats of each size have it.
 var notNumbers = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}}
 
-// writeNaN writes the rows of the items that failed.
 func (w *npyWriter) writeNaN() error {
 	if w.row.Type != 'f' {
 		return fmt.Errorf("item %d failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",

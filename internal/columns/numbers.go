@@ -112,7 +112,6 @@ func (n *numbers) addNumber(word string) bool {
 
 func (n *numbers) append(word uint64) { n.data = binary.LittleEndian.AppendUint64(n.data, word) }
 
-// isWhole reports whether a number is written as a whole one.
 func isWhole(word string) bool { return !strings.ContainsAny(word, ".eE") }
 
 // exact reports whether floats hold a whole number and all smaller ones.
@@ -136,7 +135,6 @@ func widened(a arrays.Array) arrays.Array {
 	return a
 }
 
-// widen makes floats of whole numbers of 8 bytes.
 func widen(data []byte) {
 	for ; len(data) > 0; data = data[8:] {
 		binary.LittleEndian.PutUint64(data, math.Float64bits(float64(int64(binary.LittleEndian.Uint64(data)))))

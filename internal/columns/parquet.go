@@ -25,7 +25,6 @@ const (
 	ahead, maxAhead = 64 << 20, 4 << 20
 )
 
-// parquetTable is a Parquet file.
 type parquetTable struct {
 	*pqarrow.FileReader
 	properties *parquet.ReaderProperties
@@ -78,7 +77,6 @@ func (t parquetTable) names() (all []string) {
 	return all
 }
 
-// leavesOf are the columns of a field that hold values.
 func leavesOf(f pqarrow.SchemaField) (leaves []int) {
 	if f.IsLeaf() {
 		return []int{f.ColIndex}
@@ -165,7 +163,6 @@ func listed(schema *arrow.Schema) *arrow.Schema {
 	return arrow.NewSchema(fields, &metadata)
 }
 
-// newParquetWriter writes batches as row groups.
 func newParquetWriter(to io.Writer, schema *arrow.Schema) (*pqarrow.FileWriter, error) {
 	options := []parquet.WriterProperty{parquet.WithCreatedBy("gpumux"), parquet.WithStats(false), parquet.WithDictionaryDefault(false),
 		parquet.WithMaxRowGroupLength(groupRows)}

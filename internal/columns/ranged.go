@@ -27,7 +27,6 @@ type ranged struct {
 	err error
 }
 
-// newRanged begins with the end of the file.
 func newRanged(from Source, size int64) (*ranged, error) {
 	r := &ranged{from: from, size: size, ahead: 4 * minAhead}
 	if _, err := r.ReadAt(make([]byte, 1), max(0, size-minAhead)); err != nil && err != io.EOF {

@@ -48,7 +48,6 @@ func parseResult(line, buffer []byte) (result, error) {
 	return out, nil
 }
 
-// plain is the value as JSON.
 func (v value) plain() []byte {
 	if len(v.arrays) == 0 {
 		return v.text

@@ -29,7 +29,6 @@ const (
 	messageColumn = "fault_message"
 )
 
-// tableWriter writes a Parquet or an Arrow file with a row per item.
 type tableWriter struct {
 	format Format
 	out    *bufio.Writer
@@ -79,7 +78,6 @@ func (w *tableWriter) Finish() (note string, err error) {
 	return "", w.out.Flush()
 }
 
-// flush writes a group of rows.
 func (w *tableWriter) flush() error {
 	if w.schema == nil {
 		w.objects = w.allObjects()
@@ -185,7 +183,6 @@ func (w *tableWriter) unlike(r result, why string) error {
 		"return the same fields and types for each item", r.index, w.format, groupBytes>>20, why)
 }
 
-// begin makes the schema and begins the file.
 func (w *tableWriter) begin() (err error) {
 	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
 	for _, c := range w.columns {
@@ -204,7 +201,6 @@ func (w *tableWriter) begin() (err error) {
 	return err
 }
 
-// batch makes Arrow's columns of a group.
 func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
 	fields := w.schema.Fields()
 	beside := arrow.NewSchema(slices.Concat(fields[:1], fields[len(w.columns)+1:]), nil)

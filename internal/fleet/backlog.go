@@ -74,7 +74,6 @@ func (f *Fleet) Progress(ctx context.Context, id string) (p gpumux.Progress, err
 	return p, err
 }
 
-// count adds the backlog of one map.
 func count(all map[string]Backlog, p gpumux.Progress) {
 	for _, rung := range p.Backlog {
 		b := all[rung.Rung]

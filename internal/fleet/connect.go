@@ -50,7 +50,6 @@ type ConnectError struct {
 	settings bool
 }
 
-// Error is one line with the address and the next step.
 func (e *ConnectError) Error() string {
 	switch {
 	case e.settings:
@@ -61,7 +60,6 @@ func (e *ConnectError) Error() string {
 	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
 }
 
-// Unwrap gives the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
 const reachHint = "start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS"
@@ -123,7 +121,7 @@ func ClientOptions(o Options) (client.Options, error) {
 	var encoding payloadCodec
 	switch remote := profile.Codec; {
 	case o.Codec != nil:
-		encoding = localCodec(o.Codec)
+		encoding = func(context.Context) converter.PayloadCodec { return o.Codec }
 	case remote != nil && remote.Endpoint != "":
 		encoding = remoteCodec(remote.Endpoint, remote.Auth, options.Namespace)
 	}

@@ -139,7 +139,6 @@ func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	return workers, context.Cause(ctx)
 }
 
-// askAll asks workers what they offer, many at a time.
 func (f *Fleet) askAll(ctx context.Context, identities []string, patience time.Duration) []Worker {
 	workers := make([]Worker, len(identities))
 	var asking errgroup.Group

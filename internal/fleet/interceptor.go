@@ -170,7 +170,6 @@ func inBatches(ctx context.Context, all []*common.Payload, codec payloadCodec,
 // isRefusal reports whether no further try can help.
 func isRefusal(err error) bool { return errors.Is(err, converter.ErrUnableToDecode) }
 
-// batches cuts payloads into requests to a codec.
 func batches(all []*common.Payload) (cut [][]*common.Payload) {
 	size := 0
 	for _, p := range all {
@@ -199,7 +198,7 @@ func patiently(ctx context.Context, ask func() ([]*common.Payload, error)) ([]*c
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, status.Error(codes.DeadlineExceeded, last.Error())
+			return nil, status.Errorf(codes.DeadlineExceeded, "the codec (the program's, or of TEMPORAL_CODEC_ENDPOINT) failed: %v", last)
 		}
 	}
 }

@@ -28,7 +28,6 @@ type NoWorkerError struct {
 	Pools []string
 }
 
-// Error says what to start.
 func (e *NoWorkerError) Error() string {
 	if len(e.Pools) > 0 {
 		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give the pool %s, or start another worker",

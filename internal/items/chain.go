@@ -32,7 +32,6 @@ type chain struct {
 	body io.Closer
 }
 
-// openNext opens the input whose turn it is.
 func (c *chain) openNext() error {
 	if c.at >= len(c.inputs) {
 		return io.EOF

@@ -18,7 +18,6 @@ import (
 // maxWindow is the most memory for reading a zstd archive, as of the program zstd.
 const maxWindow = 128 << 20
 
-// archive is a way of compressing a file.
 type archive struct {
 	name string
 	// endings of names promise it; the first is the usual one.
@@ -59,7 +58,6 @@ var archives = []archive{
 		func(w io.Writer) (Packer, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }},
 }
 
-// cutArchive cuts the ending of a compressed file off a name.
 func cutArchive(name string) (inner string, a *archive) {
 	ending := strings.ToLower(path.Ext(name))
 	for i := range archives {
@@ -124,7 +122,6 @@ func (w *watched) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// unpacker is the plain text of an archive.
 type unpacker struct {
 	name    string
 	archive *archive
@@ -147,12 +144,8 @@ func (u *unpacker) explain(err error) error {
 	}
 	wrong := &gpumux.SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged: %v", u.archive.name, err),
 		Hint: "fetch or compress it again"}
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		wrong.Problem = fmt.Sprintf("the %s archive is cut off", u.archive.name)
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		wrong.Problem = "reading the zstd archive would take more memory than " + gpumux.Size(maxWindow).String()
-		wrong.Hint = "compress it without --long or --ultra, with a window of at most 128 MiB (--long=27)"
 	}
 	return wrong
 }

@@ -28,7 +28,6 @@ type csvRows struct {
 	row  []byte
 }
 
-// newCSVRows reads the header.
 func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	if head, _ := r.Peek(len(bom)); string(head) == bom {
 		r.Discard(len(bom))
@@ -145,7 +144,6 @@ func ParseDelimiter(word string) (rune, error) {
 	return delimiter, nil
 }
 
-// delimiterText is a delimiter as a shell takes it.
 func delimiterText(delimiter rune) string {
 	if delimiter == '\t' {
 		return "tab"

@@ -39,13 +39,11 @@ type position struct {
 	sum    uint32
 }
 
-// pass moves the position behind data.
 func (p *position) pass(data []byte) {
 	p.offset += int64(len(data))
 	p.sum = crc32.Update(p.sum, objects.Castagnoli, data)
 }
 
-// appendMark adds a mark of an index.
 func (p position) appendMark(b []byte, number int64) []byte {
 	begin := len(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.offset))
@@ -61,7 +59,6 @@ func parseMark(mark []byte, number int64) (p position, ok bool) {
 	return p, sum == binary.LittleEndian.Uint32(mark[12:])
 }
 
-// checkOf is the CRC-32C of numbers.
 func checkOf(numbers ...int64) (sum uint32) {
 	var b [8]byte
 	for _, n := range numbers {
@@ -138,7 +135,6 @@ func (x *indexWriter) writeNumber(n int64) {
 	x.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 }
 
-// errNoIndex says that an object is no index.
 var errNoIndex = objects.Damaged("it is no index of this version")
 
 // stride reads how many items of a source lie between two marks of its index.
@@ -154,7 +150,6 @@ func (s *Sources) stride(ctx context.Context, index string) (int64, error) {
 	return stride, nil
 }
 
-// indexEnd reads how many items and bytes an index is of.
 func (s *Sources) indexEnd(ctx context.Context, index string) (items, bytes int64, err error) {
 	stride, err := s.stride(ctx, index)
 	if err != nil {
@@ -178,7 +173,6 @@ func (s *Sources) indexEnd(ctx context.Context, index string) (items, bytes int6
 	return items, at.offset, nil
 }
 
-// readMarks reads the marks of an index from number low to high.
 func (s *Sources) readMarks(ctx context.Context, index string, low, high int64) (marks []position, err error) {
 	data, err := s.in.ReadExactly(ctx, index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {

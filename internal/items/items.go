@@ -73,7 +73,6 @@ func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end 
 	return nil
 }
 
-// readStretch reads a source from one mark to the next, and checks the bytes.
 func readStretch(from io.Reader, at, until position, buffer []byte) ([]byte, error) {
 	size, begin := until.offset-at.offset, at.offset
 	buffer = slices.Grow(buffer[:0], int(size))[:size]
@@ -86,7 +85,6 @@ func readStretch(from io.Reader, at, until position, buffer []byte) ([]byte, err
 	return buffer, nil
 }
 
-// linesOf are the lines of a stretch that have an item.
 func linesOf(src contract.Source, stretch []byte, first bool) (lines [][]byte) {
 	if first {
 		stretch = bytes.TrimPrefix(stretch, []byte(bom))

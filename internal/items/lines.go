@@ -1,7 +1,6 @@
 package items
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -24,32 +24,9 @@ type itemReader interface {
 	next() (item []byte, at position, err error)
 }
 
-// lineReader reads lines of any length.
-type lineReader struct {
-	r    *bufio.Reader
-	long []byte
-}
-
-// read returns a line with its newline, which the last may lack, valid until the next.
-func (l *lineReader) read() ([]byte, error) {
-	line, err := l.r.ReadSlice('\n')
-	if err == nil {
-		return line, nil
-	}
-	l.long = append(l.long[:0], line...)
-	for err == bufio.ErrBufferFull {
-		line, err = l.r.ReadSlice('\n')
-		l.long = append(l.long, line...)
-	}
-	if err == io.EOF && len(l.long) > 0 {
-		err = nil
-	}
-	return l.long, err
-}
-
 // jsonLines are the items of a JSON-lines file, as they are, without blank lines.
 type jsonLines struct {
-	lineReader
+	results.LineReader
 	name   string
 	number int
 	at     position
@@ -58,7 +35,7 @@ type jsonLines struct {
 // readLine returns the next line, blank or not, and where it begins.
 func (l *jsonLines) readLine() (line []byte, begin position, err error) {
 	begin = l.at
-	line, err = l.read()
+	line, err = l.Next()
 	l.number++
 	l.at.pass(line)
 	if err != nil {
@@ -82,7 +59,6 @@ func (l *jsonLines) next() ([]byte, position, error) {
 	}
 }
 
-// checkedLines are jsonLines that check that every item is JSON.
 type checkedLines struct{ jsonLines }
 
 func (l *checkedLines) next() ([]byte, position, error) {
@@ -131,20 +107,18 @@ func openItems(r io.Reader, in Input) (from itemReader, packed bool, err error) 
 		return nil, packed, err
 	}
 	for magic, hint := range map[string]string{
-		"\x1f\x8b":         "it is compressed twice; decompress it once",
-		"\x28\xb5\x2f\xfd": "it is compressed twice; decompress it once",
-		"\xfd7zXZ\x00":     "it is compressed with xz; compress it with gzip or zstd instead",
-		"BZh91AY&SY":       "it is compressed with bzip2; compress it with gzip or zstd instead",
-		"PK\x03\x04":       "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
-		"PAR1":             "it is a Parquet file; give it a name that ends in .parquet",
-		"\xff\xfe":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
-		"\xfe\xff":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+		"\xfd7zXZ\x00": "it is compressed with xz; compress it with gzip or zstd instead",
+		"BZh91AY&SY":   "it is compressed with bzip2; compress it with gzip or zstd instead",
+		"PK\x03\x04":   "it is a zip archive or a spreadsheet; export it as CSV or JSON lines",
+		"PAR1":         "it is a Parquet file; give it a name that ends in .parquet",
+		"\xff\xfe":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+		"\xfe\xff":     "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 	} {
 		if strings.HasPrefix(string(head), magic) {
 			return nil, packed, &gpumux.SourceError{Name: in.Name, Line: 1, Problem: "not text", Hint: hint}
 		}
 	}
-	all := jsonLines{lineReader: lineReader{r: plain}, name: in.Name}
+	all := jsonLines{LineReader: results.LineReader{From: plain}, name: in.Name}
 	switch in.Format {
 	case Lines:
 		return &textLines{jsonLines: all}, packed, nil

@@ -110,7 +110,6 @@ func SpoolReader(r io.Reader, name string, format Format) (*Spooled, error) {
 	return Spool(Input{Open: open, Name: name, Format: format})
 }
 
-// lineWriter writes items, each on a line of its own, and their index.
 type lineWriter struct {
 	lines *bufio.Writer
 	marks *indexWriter

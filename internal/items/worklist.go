@@ -84,7 +84,6 @@ func (r *RestWriter) Add(ctx context.Context, run contract.Span) error {
 	return nil
 }
 
-// spill begins a work list with the runs so far.
 func (r *RestWriter) spill(ctx context.Context) (err error) {
 	key := r.folder + "/work-" + rand.Text()
 	if r.file, err = r.s.in.Create(ctx, key+".jsonl"); err != nil {

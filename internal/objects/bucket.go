@@ -177,7 +177,6 @@ func (b *Bucket) Locate(key string) string {
 // NameError says that a name is no key and no URL of the bucket.
 type NameError struct{ Problem string }
 
-// Error names the name and what is allowed.
 func (e *NameError) Error() string { return e.Problem }
 
 // Key is the key that a name means. A name without a scheme is a key itself. A URL must
@@ -235,7 +234,6 @@ func (b *Bucket) parse(name string) (key string, err error) {
 	return key, nil
 }
 
-// cut is the key of a URL inside the bucket.
 func (b *Bucket) cut(u *url.URL) (key string, inside bool) {
 	host := u.Host
 	if u.Scheme == fileblob.Scheme && host == "localhost" {
@@ -255,7 +253,18 @@ func (b *Bucket) cut(u *url.URL) (key string, inside bool) {
 // Read opens length bytes of an object from offset, or the rest when length is negative.
 // The name is a key or a URL inside the bucket. A missing object is an fs.ErrNotExist.
 func (b *Bucket) Read(ctx context.Context, name string, offset, length int64) (*Reader, error) {
-	return newReader(ctx, b, name, offset, length)
+	key, err := b.Key(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{ctx: ctx, b: b, key: key, offset: offset, length: length}
+	if offset < 0 {
+		return nil, fmt.Errorf("read %s: offset %d is negative", r.URL(), offset)
+	}
+	if r.body, err = r.open(); err != nil {
+		return nil, absent("read", r.URL(), err)
+	}
+	return r, nil
 }
 
 // ReadAll reads a small object, into the buffer if it fits there.
@@ -315,7 +324,11 @@ func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer
 	if err != nil {
 		return nil, err
 	}
-	return newWriter(ctx, b, key, c)
+	w := &Writer{ctx: ctx, b: b, key: key}
+	if w.into, err = b.newSink(ctx, key, c); err != nil {
+		return nil, w.failed(err)
+	}
+	return w, nil
 }
 
 // Put writes a small object.
@@ -370,7 +383,6 @@ func (b *Bucket) IsFolder(key string) bool {
 	return b.dir != "" && err == nil && info.IsDir()
 }
 
-// onDisk is the path of a key.
 func (b *Bucket) onDisk(key string) string { return filepath.Join(b.dir, filepath.FromSlash(key)) }
 
 // Move gives an object another key, as it lies there, sound or not.

@@ -16,7 +16,6 @@ import (
 // staleAfter is the age at which a temporary file belongs to nobody any more.
 const staleAfter = 24 * time.Hour
 
-// prepareDisk makes a folder, tries to write, and drops stale temporary files.
 func prepareDisk(dir string) error {
 	if err := makeFolders(dir, 0o750); err != nil {
 		return fmt.Errorf("cannot make the folder: %w", err)
@@ -42,19 +41,10 @@ func prepareDisk(dir string) error {
 	return nil
 }
 
-// diskSink writes a temporary file and gives it its name at the end.
 type diskSink struct {
 	*os.File
 	path      string
 	exclusive bool
-}
-
-func newDiskSink(dir, path string, exclusive bool) (sink, error) {
-	f, err := newTemporary(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &diskSink{f, path, exclusive}, nil
 }
 
 // newTemporary is os.CreateTemp with the permissions that the umask leaves, since others
@@ -82,7 +72,6 @@ func (d *diskSink) commit() error {
 	return syncFolder(folder)
 }
 
-// publish gives the temporary file its final name.
 func (d *diskSink) publish() error {
 	if !d.exclusive {
 		return os.Rename(d.Name(), d.path)

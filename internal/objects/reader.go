@@ -22,7 +22,6 @@ const reopenings = 3
 // DamageError says that an object is not what was written.
 type DamageError struct{ Problem string }
 
-// Error is the problem.
 func (e *DamageError) Error() string { return e.Problem }
 
 // Damaged is a *DamageError.
@@ -46,21 +45,6 @@ type Reader struct {
 	foreign *At
 }
 
-func newReader(ctx context.Context, b *Bucket, name string, offset, length int64) (*Reader, error) {
-	key, err := b.Key(name)
-	if err != nil {
-		return nil, err
-	}
-	r := &Reader{ctx: ctx, b: b, key: key, offset: offset, length: length}
-	if offset < 0 {
-		return nil, fmt.Errorf("read %s: offset %d is negative", r.URL(), offset)
-	}
-	if r.body, err = r.open(); err != nil {
-		return nil, absent("read", r.URL(), err)
-	}
-	return r, nil
-}
-
 // open asks for what is left of the stretch.
 func (r *Reader) open() (*blob.Reader, error) {
 	body, err := r.b.blobs.NewRangeReader(r.ctx, r.key, r.offset, r.length, nil)
@@ -80,7 +64,6 @@ func (r *Reader) Changed() time.Time { return r.body.ModTime() }
 // URL is the object's.
 func (r *Reader) URL() string { return r.b.Locate(r.key) }
 
-// Read is io.Reader's.
 func (r *Reader) Read(data []byte) (int, error) {
 	for {
 		n, err := r.body.Read(data)
@@ -175,7 +158,6 @@ func OpenURL(ctx context.Context, raw string) (*At, error) {
 	return at, nil
 }
 
-// folderOf opens the folder of an object anywhere on a server.
 func folderOf(ctx context.Context, raw string) (b *Bucket, folder *url.URL, name string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {

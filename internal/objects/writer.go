@@ -44,18 +44,13 @@ type Creation struct {
 	exclusive bool
 }
 
-func newWriter(ctx context.Context, b *Bucket, key string, c Creation) (*Writer, error) {
-	w := &Writer{ctx: ctx, b: b, key: key}
-	var err error
-	if w.into, err = newSink(ctx, b, key, c); err != nil {
-		return nil, w.failed(err)
-	}
-	return w, nil
-}
-
-func newSink(ctx context.Context, b *Bucket, key string, c Creation) (sink, error) {
+func (b *Bucket) newSink(ctx context.Context, key string, c Creation) (sink, error) {
 	if b.dir != "" {
-		return newDiskSink(b.dir, b.onDisk(key), c.exclusive)
+		f, err := newTemporary(b.dir)
+		if err != nil {
+			return nil, err
+		}
+		return &diskSink{f, b.onDisk(key), c.exclusive}, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w, err := b.blobs.NewWriter(ctx, key, &blob.WriterOptions{

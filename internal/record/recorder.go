@@ -137,7 +137,6 @@ func (r *recorder) idle() bool {
 	return len(r.streams) == 0 && time.Since(r.left) > recorderIdle
 }
 
-// signalRoom wakes those who wait for room.
 func (r *recorder) signalRoom() {
 	close(r.freed)
 	r.freed = make(chan struct{})
@@ -225,7 +224,6 @@ func (s *Stream) WaitingFor() string {
 	return ""
 }
 
-// run writes until no chunk is left.
 func (r *recorder) run() {
 	looked, delay := time.Now(), time.Duration(0)
 	wrote := looked
@@ -296,7 +294,6 @@ func (r *recorder) handOver() bool {
 	return r.taken > 0
 }
 
-// settle books the result of a write.
 func (r *recorder) settle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

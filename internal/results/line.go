@@ -182,7 +182,6 @@ func Plain(line []byte) ([]byte, error) {
 	return slices.Concat(head, []byte(valueField), text, tail), nil
 }
 
-// cutIndex cuts the index off the beginning of a line.
 func cutIndex(line []byte) (index int64, rest []byte, ok bool) {
 	rest, ok = bytes.CutPrefix(line, []byte(indexField))
 	digits := 0
@@ -202,25 +201,36 @@ func AppendString[S string | []byte](to []byte, s S) []byte {
 // error nothing follows.
 func Lines(file io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		from := bufio.NewReaderSize(file, 256<<10)
-		var long []byte
+		lines := LineReader{From: bufio.NewReaderSize(file, 256<<10)}
 		for {
-			line, err := from.ReadSlice('\n')
-			if errors.Is(err, bufio.ErrBufferFull) {
-				long = append(long, line...)
-				continue
-			}
-			if len(long) > 0 {
-				line = append(long, line...)
-				long = line[:0]
-			}
-			switch {
-			case err != nil && err != io.EOF:
-				yield(nil, err)
-				return
-			case len(line) == 0 || !yield(line, nil):
+			line, err := lines.Next()
+			if err == io.EOF || !yield(line, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// LineReader reads lines of any length.
+type LineReader struct {
+	From *bufio.Reader
+	long []byte
+}
+
+// Next returns a line with its newline, which the last may lack, valid until the next.
+// The end is io.EOF.
+func (l *LineReader) Next() ([]byte, error) {
+	line, err := l.From.ReadSlice('\n')
+	if err == nil {
+		return line, nil
+	}
+	l.long = append(l.long[:0], line...)
+	for err == bufio.ErrBufferFull {
+		line, err = l.From.ReadSlice('\n')
+		l.long = append(l.long, line...)
+	}
+	if err == io.EOF && len(l.long) > 0 {
+		err = nil
+	}
+	return l.long, err
 }

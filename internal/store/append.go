@@ -103,7 +103,6 @@ func (a *Appender) Flush(ctx context.Context) error {
 	return nil
 }
 
-// extend writes the part with more lines.
 func (a *Appender) extend(ctx context.Context, more []line, size int) error {
 	all := append(slices.Clip(a.growing), more...)
 	byIndex := func(x, y line) int { return cmp.Compare(x.Index, y.Index) }

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// fileKey is where a file lies that an item keeps.
 func (f *Folder) fileKey(index int64, name string) string {
 	return fmt.Sprintf("%s/files/%d/%s", f.key, index, name)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// maxDamaged is how many damaged parts are named.
 const maxDamaged = 5
 
 // FindParts claims a folder for its owner and says which items have no result there. It
@@ -75,15 +74,12 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 // counts them. Parts may overlap and fill each other's holes. If an index from 0 to
 // Items-1 has no result, nothing is written, and Merged says what is missing. Damaged
 // parts are set aside.
-func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
-	merged, err := s.merge(ctx, in)
-	if err != nil {
-		return contract.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
-	}
-	return merged, nil
-}
-
-func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
+func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
+	defer func() {
+		if err != nil {
+			merged, err = contract.Merged{}, fmt.Errorf("merge %s into %s: %w", in.Parts, in.Output, err)
+		}
+	}()
 	output, err := s.Objects.Output(in.Output)
 	if err != nil {
 		return merged, err
@@ -101,7 +97,6 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contr
 	return f.merge(ctx, in, output)
 }
 
-// errMissing ends a merge before an item without a result.
 var errMissing = errors.New("an item has no result")
 
 func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output string) (merged contract.Merged, err error) {

@@ -28,7 +28,6 @@ type manifest struct {
 // OwnerError says that a folder holds another map's results, or lies in another store.
 type OwnerError struct{ Problem string }
 
-// Error names both.
 func (e *OwnerError) Error() string { return e.Problem }
 
 func (f *Folder) manifestKey() string { return f.key + "/manifest.json" }

@@ -48,7 +48,6 @@ func parsePart(name string) (p partName, ok bool) {
 // headBytes is the size of a part's first line, which says what follows it.
 const headBytes = 160
 
-// partHead is the first line of a part.
 type partHead struct {
 	// Version is 1.
 	Version int   `json:"part"`
@@ -63,7 +62,6 @@ type partHead struct {
 	Full bool `json:"full"`
 }
 
-// firstLine is the head padded with spaces.
 func (h partHead) firstLine() []byte {
 	text, _ := json.Marshal(h) // it always encodes
 	return fmt.Appendf(nil, "%-*s\n", headBytes-1, text)
@@ -85,7 +83,6 @@ func parsePartHead(text []byte) (h partHead, err error) {
 	return h, nil
 }
 
-// part is a part and its head.
 type part struct {
 	partName
 	partHead
@@ -106,7 +103,6 @@ type partError struct {
 	part         partName
 }
 
-// Error names the part.
 func (e *partError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
 
 // line is a result as it is stored in a part, with its newline.
@@ -134,7 +130,6 @@ func (f *Folder) unread(p partName, err error) error {
 	return err
 }
 
-// names lists the parts in no order.
 func (f *Folder) names(ctx context.Context) (all []partName, err error) {
 	names, err := f.in.Names(ctx, f.key)
 	for _, name := range names {
@@ -159,7 +154,6 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 	return good, nil
 }
 
-// head reads the first line of a part.
 func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
 	if err != nil {
@@ -193,7 +187,6 @@ func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
 	return o, nil
 }
 
-// parsePartText reads the lines of a part into memory that is free.
 func parsePartText(text []byte, free []line) ([]line, error) {
 	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
@@ -221,16 +214,6 @@ func parsePartText(text []byte, free []line) ([]line, error) {
 	return lines, nil
 }
 
-// setAside moves a damaged part out of the way, so that it stays for people to look at
-// and its items run again.
-func (f *Folder) setAside(ctx context.Context, d *partError) error {
-	err := f.in.Move(ctx, f.keyOf(d.part), path.Join(f.key, "damaged", d.part.String()))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else somebody was first
-		return fmt.Errorf("set the damaged part %s aside: %w", d.URL, err)
-	}
-	return nil
-}
-
 // lost sets a damaged part aside and calls note. It passes over a part that is gone.
 func (f *Folder) lost(ctx context.Context, note func(error)) func(error) error {
 	return func(err error) error {
@@ -238,7 +221,12 @@ func (f *Folder) lost(ctx context.Context, note func(error)) func(error) error {
 		switch {
 		case errors.As(err, &damaged):
 			note(err)
-			return f.setAside(ctx, damaged)
+			// So it stays for people to look at, and its items run again.
+			err := f.in.Move(ctx, f.keyOf(damaged.part), path.Join(f.key, "damaged", damaged.part.String()))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // else somebody was first
+				return fmt.Errorf("set the damaged part %s aside: %w", damaged.URL, err)
+			}
+			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		}
@@ -246,7 +234,6 @@ func (f *Folder) lost(ctx context.Context, note func(error)) func(error) error {
 	}
 }
 
-// parts are all parts, in order; see lost.
 func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, error) {
 	names, err := f.names(ctx)
 	if err != nil {
@@ -266,7 +253,6 @@ type opened struct {
 	text       []byte
 }
 
-// before reports whether the next line of a part comes before that of another.
 func (o opened) before(p opened) bool {
 	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
 }

@@ -143,7 +143,6 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// skipLost returns nil for a part that is damaged or gone.
 func skipLost(err error) error {
 	var damaged *partError
 	if errors.As(err, &damaged) || errors.Is(err, fs.ErrNotExist) {
