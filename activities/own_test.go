@@ -76,15 +76,3 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, identity, again)
 }
-
-// A worker that is too old for an input hands it on, and says what to do. It is asked
-// again.
-func TestRegister_ALaterVersionIsTriedAgain(t *testing.T) {
-	l := newLab(t, untouched{t})
-	l.pool.Register(registry{l, ""})
-	_, err := l.env.ExecuteActivity(contract.RunChunk, map[string]any{"contract": contract.Version + 1, "runs": map[string]int{"another": 1}})
-	var refused *temporal.ApplicationError
-	require.ErrorAs(t, err, &refused)
-	require.False(t, refused.NonRetryable())
-	require.ErrorContains(t, err, "is of version 2 of gpumux's contract, and this worker reads versions up to 1; upgrade the workers of the queue ")
-}

@@ -78,7 +78,7 @@ func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contr
 	if err != nil {
 		return contract.Edition{}, err
 	}
-	found := contract.Edition{Edition: edition, Contact: p.Contact, Held: true, Searchable: p.Searchable != nil && p.Searchable(ctx)}
+	found := contract.Edition{Edition: edition, Contact: p.Contact, Searchable: p.Searchable != nil && p.Searchable(ctx)}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

@@ -179,7 +179,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		}
 		m.in.Edition = cmp.Or(m.in.Edition, found.Edition)
 		m.engine.sizer.Likely, m.engine.contact = found.Slots, found.Contact
-		m.engine.sizer.Sparing = found.Held
+		m.engine.sizer.Sparing = true
 		if found.Searchable {
 			m.makeSearchable(ctx)
 		}

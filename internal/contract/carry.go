@@ -75,9 +75,8 @@ type Piece struct {
 // No caller can give it to gpumux.Map, which takes it only if the server says that the
 // run continues another.
 type Handoff struct {
-	Contract Stamp  `json:"contract"`
-	Input    Input  `json:"input"`
-	Carry    *Carry `json:"carry"`
+	Input Input  `json:"input"`
+	Carry *Carry `json:"carry"`
 }
 
 // Input is the input of a map on its way to the next workflow: a field that only a newer

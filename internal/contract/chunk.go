@@ -69,7 +69,6 @@ func TimeoutAbreast(contact gpumux.Duration, chunks int) time.Duration {
 
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
-	Contract Stamp `json:"contract"`
 	// Map is the workflow's ID, for logs.
 	Map  string `json:"map"`
 	Task string `json:"task"`
@@ -168,8 +167,7 @@ type ChunkResult struct {
 
 // EditionInput is the input of FindEdition.
 type EditionInput struct {
-	Contract Stamp  `json:"contract"`
-	Task     string `json:"task"`
+	Task string `json:"task"`
 }
 
 // Edition is the answer of FindEdition.
@@ -180,8 +178,6 @@ type Edition struct {
 	Slots int `json:"slots,omitempty"`
 	// Contact is as in ChunkResult.
 	Contact gpumux.Duration `json:"contact,omitempty"`
-	// Held says that the answers of chunks have Held.
-	Held bool `json:"held,omitempty"`
 	// Searchable says that the namespace has the search attributes of maps. To set one that
 	// it lacks would stop the workflow.
 	Searchable bool `json:"searchable,omitempty"`
@@ -189,8 +185,7 @@ type Edition struct {
 
 // IndexInput is the input of IndexSource.
 type IndexInput struct {
-	Contract Stamp  `json:"contract"`
-	Source   string `json:"source"`
+	Source string `json:"source"`
 	// Index is the key that the index is written to.
 	Index string `json:"index"`
 	// Key is the map's, which the first item must have.
@@ -201,11 +196,10 @@ type IndexInput struct {
 
 // MergeInput is the input of MergeParts.
 type MergeInput struct {
-	Contract Stamp  `json:"contract"`
-	Parts    string `json:"parts"`
-	Output   string `json:"output"`
-	Items    int64  `json:"items"`
-	Claim    Claim  `json:"claim,omitzero"`
+	Parts  string `json:"parts"`
+	Output string `json:"output"`
+	Items  int64  `json:"items"`
+	Claim  Claim  `json:"claim,omitzero"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -226,10 +220,9 @@ type Merged struct {
 
 // PartsInput is the input of FindParts.
 type PartsInput struct {
-	Contract Stamp  `json:"contract"`
-	Parts    string `json:"parts"`
-	Items    int64  `json:"items"`
-	Owner    Owner  `json:"owner"`
+	Parts string `json:"parts"`
+	Items int64  `json:"items"`
+	Owner Owner  `json:"owner"`
 }
 
 // Owner identifies the map of a folder of parts by all that decides its values.
@@ -283,9 +276,8 @@ type Found struct {
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.
 type ListInput struct {
-	Contract Stamp  `json:"contract"`
-	Parts    string `json:"parts"`
-	Runs     Runs   `json:"runs"`
+	Parts string `json:"parts"`
+	Runs  Runs   `json:"runs"`
 }
 
 // largestItem is the most bytes of one item that travels inline.

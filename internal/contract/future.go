@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -19,11 +18,6 @@ func Get(ctx workflow.Context, f workflow.Future, value any) error {
 		err = f.Get(ctx, value)
 	}
 	return unlessCodec(err)
-}
-
-// ReadRecorded reads what a side effect has recorded; see Get.
-func ReadRecorded(recorded converter.EncodedValue, value any) error {
-	return unlessCodec(recorded.Get(value))
 }
 
 // unlessCodec returns an error, but fails the workflow's task if it is one of the codec

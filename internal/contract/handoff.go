@@ -2,7 +2,6 @@ package contract
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/converter"
@@ -32,14 +31,9 @@ func ReadSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput,
 	return handoff(raw)
 }
 
-// handoff reads what another run of a map left. If that was of a later version, it
-// panics: Temporal tries the task of the workflow again until a worker of that version
-// has it, and shows the error meanwhile.
+// handoff reads what another run of a map left.
 func handoff(raw converter.RawValue) (gpumux.MapInput, *Carry, error) {
 	var c Handoff
 	err := DecodePayload(raw, &c)
-	if skew, ok := errors.AsType[*SkewError](err); ok {
-		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
-	}
 	return gpumux.MapInput(c.Input), c.Carry, err
 }

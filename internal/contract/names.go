@@ -11,7 +11,8 @@ import (
 )
 
 // Names of workflows and activities that only gpumux itself starts. They never change
-// once released.
+// once released. An input that older workers would get wrong gets a new name: Temporal
+// tries what a worker does not know again, until one has it that does.
 const (
 	// SegmentWorkflow runs a stretch of a map that is too long for one history; only
 	// gpumux.Map starts it.
@@ -50,7 +51,6 @@ func WatchQueue(queue string) string { return queue + ".watch" }
 
 // WatchInput is the input of WatchPool.
 type WatchInput struct {
-	Contract Stamp `json:"contract"`
 	// Once ends it as soon as there is a worker with a healthy device.
 	Once bool `json:"once,omitempty"`
 }
@@ -58,11 +58,10 @@ type WatchInput struct {
 // OutputInput is the input of ReadOutput: an item of a map, and up to where the caller
 // has read what process PID prints.
 type OutputInput struct {
-	Contract Stamp  `json:"contract"`
-	Map      string `json:"map"`
-	Item     int64  `json:"item"`
-	PID      int    `json:"pid,omitempty"`
-	From     int64  `json:"from,omitempty"`
+	Map  string `json:"map"`
+	Item int64  `json:"item"`
+	PID  int    `json:"pid,omitempty"`
+	From int64  `json:"from,omitempty"`
 }
 
 // Output is the answer of ReadOutput. It is zero where the item does not run there.
@@ -75,10 +74,9 @@ type Output struct {
 // PageInput is the input of ReadPage: results from a byte of a results file on, at most
 // so many, or 0.
 type PageInput struct {
-	Contract Stamp  `json:"contract"`
-	Output   string `json:"output"`
-	From     int64  `json:"from,omitempty"`
-	Limit    int    `json:"limit,omitempty"`
+	Output string `json:"output"`
+	From   int64  `json:"from,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
 }
 
 // Page is the answer of ReadPage. Next is the byte behind it, or 0 at the end.

@@ -8,9 +8,8 @@ import (
 
 // ReduceInput is the input of the activity Reduce.
 type ReduceInput struct {
-	Contract Stamp  `json:"contract"`
-	Map      string `json:"map"`
-	Reduce   string `json:"reduce"`
+	Map    string `json:"map"`
+	Reduce string `json:"reduce"`
 	// Edition is the edition of the task Reduce; a worker with another refuses.
 	// gpumux.AnyEdition: whatever the worker has.
 	Edition string `json:"edition,omitempty"`

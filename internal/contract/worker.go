@@ -24,7 +24,6 @@ type WorkerInfo struct {
 
 // DescribeInput is the input of DescribeWorker, which needs none.
 type DescribeInput struct {
-	Contract Stamp `json:"contract"`
 	// Task asks for the edition of a task's code.
 	Task string `json:"task"`
 }
