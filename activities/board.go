@@ -25,7 +25,6 @@ func newBoard(items contract.Runs) board {
 	return b
 }
 
-// at returns an item's position in the chunk.
 func (b *board) at(index int64) (int64, bool) {
 	run, inside := b.items.Find(index)
 	if !inside {
@@ -34,7 +33,6 @@ func (b *board) at(index int64) (int64, bool) {
 	return b.before[run] + index - b.items[run].Start, true
 }
 
-// open yields the positions and indices of those items that may still have to run.
 func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 	return func(yield func(at, index int64) bool) {
 		for _, run := range among {

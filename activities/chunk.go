@@ -115,7 +115,6 @@ type attempt struct {
 	unkept atomic.Pointer[error]
 }
 
-// restore finds what earlier attempts have finished.
 func (a *attempt) restore() (err error) {
 	c := a.chunk
 	if c.Parts != "" {
@@ -187,7 +186,6 @@ func (a *attempt) waitingFor() string {
 	return a.stream.WaitingFor()
 }
 
-// runItems makes calls until no item is left.
 func (a *attempt) runItems() error {
 	for {
 		run, call := a.ledger.next()
@@ -204,7 +202,6 @@ func (a *attempt) runItems() error {
 	}
 }
 
-// runCall makes the call that ledger.next has put together.
 func (a *attempt) runCall(run contract.Runs, call Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
@@ -219,7 +216,6 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	return a.Runner.Run(ctx, call, &stretch{attempt: a, calling: ctx, cancel: cancel, items: run})
 }
 
-// stretch is the work of one call of an attempt.
 type stretch struct {
 	*attempt
 	// calling is the context of the call, which cancel ends.
@@ -257,10 +253,8 @@ func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 	}
 }
 
-// Meet notes the process.
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
 
-// Done books a result, and ends the call after one failure too many.
 func (s *stretch) Done(done Done) {
 	result, later, ended := s.ledger.add(done)
 	s.noteNews()

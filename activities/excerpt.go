@@ -18,7 +18,6 @@ import (
 // traceback. Messages are short.
 const shortText = 1000
 
-// excerpt shortens what an item said, and says where the whole lies.
 func excerpt(r gpumux.Result, where string) (short gpumux.Result, cut bool) {
 	end := func(s string) string {
 		if len(s) <= shortText {

@@ -34,10 +34,8 @@ type ending struct {
 	quiet bool
 }
 
-// Error is the fault's.
 func (e *ending) Error() string { return e.fault.Error() }
 
-// busy returns the error of a chunk that got no slot.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return &ending{fault: fault, again: true, delay: retryDelay, quiet: true}
@@ -51,7 +49,6 @@ func retry(fault *gpumux.Fault, delay time.Duration) error {
 // final returns the error that ends the map.
 func final(fault *gpumux.Fault) error { return &ending{fault: fault} }
 
-// isFinal reports whether no other attempt follows an error of an activity.
 func isFinal(err error) bool {
 	ended, ok := errors.AsType[*ending](err)
 	return isCanceled(err) || ok && !ended.again
@@ -71,7 +68,6 @@ func failure(err error) error {
 	return temporal.NewApplicationErrorWithOptions(e.Error(), string(e.fault.Kind), o)
 }
 
-// badInput returns the final error for an input that can never work.
 func badInput(err error, hint string) error {
 	return final(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error(), Hint: hint})
 }
@@ -91,19 +87,14 @@ func classify(err error) error {
 	return err
 }
 
-// maxLogged is how many failures of items the log has of a chunk.
 const maxLogged = 20
 
-// faultLog logs the faults of a chunk of a map.
 type faultLog struct {
 	log.Logger
-	// trace is the trace of the map, or empty.
 	mapID, trace string
-	// logged counts the failures of items.
-	logged int
+	logged       int
 }
 
-// item logs that an item failed, or that it raised and is tried again later.
 func (l *faultLog) item(result gpumux.Result, later bool) {
 	message := "item failed"
 	if later {

@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// heartbeat sends heartbeats with the same details until stopped.
 func heartbeat(ctx context.Context, details ...any) (stop func()) {
 	return every(contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout), func() { activity.RecordHeartbeat(ctx, details...) })
 }

@@ -106,7 +106,6 @@ func (l *Housekeeping) index(ctx context.Context, in contract.IndexInput) (contr
 	return l.Store.Sources.IndexRows(ctx, rows, l.Store.Objects.Locate(key), table.Size(), in.Index)
 }
 
-// checkField returns an error if the first item has no such field.
 func (l *Housekeeping) checkField(ctx context.Context, source contract.Source, field string) error {
 	for item, err := range l.Store.Sources.Items(ctx, source, 0, 1) {
 		if err == nil {
@@ -137,7 +136,6 @@ func (l *Housekeeping) apart(in contract.IndexInput) error {
 	return nil
 }
 
-// findParts claims a map's folder and returns which items have no stored result.
 func (l *Housekeeping) findParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer heartbeat(ctx)()
 	found, err := l.Store.FindParts(ctx, in)
@@ -147,7 +145,6 @@ func (l *Housekeeping) findParts(ctx context.Context, in contract.PartsInput) (c
 	return found, classify(err)
 }
 
-// mergeParts writes the results file.
 func (l *Housekeeping) mergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
@@ -159,7 +156,6 @@ func (l *Housekeeping) mergeParts(ctx context.Context, in contract.MergeInput) (
 	return merged, classify(err)
 }
 
-// readPage reads results for a workflow.
 func (l *Housekeeping) readPage(ctx context.Context, in contract.PageInput) (contract.Page, error) {
 	defer heartbeat(ctx)()
 	page, err := l.Store.Page(ctx, in)
@@ -169,7 +165,6 @@ func (l *Housekeeping) readPage(ctx context.Context, in contract.PageInput) (con
 	return page, classify(err)
 }
 
-// writeList stores a list of items whose pattern is too long to travel.
 func (l *Housekeeping) writeList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
 	defer heartbeat(ctx)()
 	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)

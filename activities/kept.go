@@ -21,7 +21,6 @@ const (
 	// and a shorter chunk keeps nothing.
 	keepAfter = 250 * time.Millisecond
 	keepEvery = 2 * time.Second
-	// keepLimit bounds keeping once, and the deletion.
 	keepLimit = 10 * time.Second
 )
 
@@ -52,7 +51,6 @@ func (a *attempt) keeping() (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// noteNews says that there is something to keep.
 func (a *attempt) noteNews() {
 	select {
 	case a.news <- struct{}{}:
@@ -60,7 +58,6 @@ func (a *attempt) noteNews() {
 	}
 }
 
-// keep stores what has finished, if that is not there yet.
 func (a *attempt) keep(ctx context.Context) {
 	results := a.ledger.inlined()
 	if len(results) == a.kept {
@@ -82,7 +79,6 @@ func (a *attempt) keep(ctx context.Context) {
 	}
 }
 
-// findKept returns what earlier attempts have kept.
 func (a *attempt) findKept() (results []gpumux.Result, err error) {
 	if a.chunk.Parts != "" || activity.GetInfo(a.ctx).Attempt == 1 {
 		return nil, nil
@@ -116,14 +112,12 @@ func (a *attempt) forget() {
 	})
 }
 
-// keptOf is the key of what an activity's attempts keep for the next.
 func keptOf(ctx context.Context) string {
 	info := activity.GetInfo(ctx)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID))
 	return fmt.Sprintf("maps/unreported/%x.json", sum[:16])
 }
 
-// resume takes over results that travel inline, of earlier attempts.
 func (l *ledger) resume(kept []gpumux.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +128,6 @@ func (l *ledger) resume(kept []gpumux.Result) {
 	}
 }
 
-// inlined returns the results that travel inline, so far.
 func (l *ledger) inlined() []gpumux.Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 // label is the part of an item that is copied into its result.
 type label struct{ key, item json.RawMessage }
 
-// labelOf returns the item that a chunk's source has as raw, and its label.
 func labelOf(chunk contract.Chunk, raw json.RawMessage) (item json.RawMessage, mark label, err error) {
 	item = raw
 	if chunk.Source != nil {

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	// maxRecent is how many failures a chunk shows to people.
 	maxRecent = 3
 	// inlineResults is the most bytes of results that travel inline.
 	inlineResults = 256 << 10
@@ -36,11 +35,9 @@ type ledger struct {
 	put     func(gpumux.Result)
 	results []gpumux.Result
 	// labels has those items that were given to a slot and have no result.
-	labels map[int64]label
-	// tooMany: more items failed than may.
+	labels  map[int64]label
 	tooMany bool
-	// bytes is the weight of the results that travel inline.
-	bytes int
+	bytes   int
 	// began is when the first item of the call under way was taken.
 	began time.Time
 	// process is the one that the latest call has, or had. met gets each; nil: nobody does.
@@ -66,7 +63,6 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	return l
 }
 
-// restore counts a result that an earlier attempt stored.
 func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +85,6 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attemp
 	l.memo.Attempt = attempt
 }
 
-// weight is the bytes of a result that travels inline.
 func weight(r gpumux.Result) int {
 	r, _ = excerpt(r, "")
 	return r.Weight()
@@ -223,7 +218,6 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	return r, false, l.tooMany
 }
 
-// book counts a new result and sends it on its way.
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	if l.put == nil && len(r.Value) > largestResult {
 		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
@@ -249,7 +243,6 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	return r
 }
 
-// count counts a result.
 func (l *ledger) count(r gpumux.Result) {
 	at, ok := l.board.at(r.Index)
 	if !ok {
@@ -268,7 +261,6 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// judge books a fault of a call over these items, and what the rules make of it.
 func (l *ledger) judge(ran contract.Runs, fault *gpumux.Fault) recovery.Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +281,6 @@ func (l *ledger) judge(ran contract.Runs, fault *gpumux.Fault) recovery.Decision
 	return d
 }
 
-// record makes a fault the result of its item.
 func (l *ledger) record(d recovery.Decision, fault *gpumux.Fault) {
 	recorded := *fault
 	recorded.Attempts = d.Suspect.Tries
@@ -303,7 +294,6 @@ func (l *ledger) record(d recovery.Decision, fault *gpumux.Fault) {
 	l.book(gpumux.Result{Index: d.Index, Fault: &recorded})
 }
 
-// escalate moves those of the items that have no result to the next rung.
 func (l *ledger) escalate(items contract.Runs) {
 	for at, index := range l.board.open(items) {
 		l.board.done[at] = true

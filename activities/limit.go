@@ -11,7 +11,6 @@ type limit struct {
 	results     int64
 }
 
-// note counts a result.
 func (l *limit) note() {
 	if l.after == 0 {
 		return
@@ -22,12 +21,10 @@ func (l *limit) note() {
 	}
 }
 
-// over reports whether no further item should be taken.
 func (l *limit) over() bool {
 	return l.after > 0 && l.results > 0 && time.Since(l.first) >= l.after
 }
 
-// pace is the time per item.
 func (l *limit) pace() time.Duration {
 	return max(1, l.last.Sub(l.first)/time.Duration(max(1, l.results-1)))
 }

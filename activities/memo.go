@@ -19,10 +19,8 @@ type memo struct {
 	Attempt int32            `json:"attempt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
-	// Retry are the items that raised and are to be tried after a pause.
-	Retry contract.Runs `json:"retry,omitempty"`
-	// Edition is the edition of the code that items have run with.
-	Edition string `json:"edition,omitempty"`
+	Retry    contract.Runs `json:"retry,omitempty"`
+	Edition  string        `json:"edition,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
 }

@@ -69,7 +69,6 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
-// findEdition says which edition of a task's code this worker has.
 func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
 	edition, err := p.Edition(in.Task)
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {

@@ -26,7 +26,6 @@ const (
 	reduceAttempts = 3
 )
 
-// succeeded are the results with a value, in order.
 func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		for _, r := range in.Results {
@@ -48,7 +47,6 @@ func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) ite
 	}
 }
 
-// reduce makes one value of a map's values, with a task in a slot.
 func (p *Pool) reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	if in.Reduce == "" {
 		return out, badInput(errors.New("reduce names no task"), "")
@@ -81,7 +79,6 @@ func (p *Pool) reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 	return out, final(fault)
 }
 
-// reducer is one call of Pool.reduce.
 type reducer struct {
 	*Pool
 	ctx context.Context
@@ -90,7 +87,6 @@ type reducer struct {
 	edition string
 }
 
-// operand is a value and the items that it was made of.
 type operand struct {
 	contract.Span
 	value json.RawMessage
@@ -157,8 +153,7 @@ type pairs struct {
 	calls.Plain
 	reducer      *reducer
 	values, into []operand
-	// failed is the fault of the first pair that failed.
-	failed *gpumux.Fault
+	failed       *gpumux.Fault
 }
 
 func (p *pairs) Items() iter.Seq2[calls.Item, error] {
@@ -173,7 +168,6 @@ func (p *pairs) Items() iter.Seq2[calls.Item, error] {
 	}
 }
 
-// Meet fixes the edition, unless it may be any.
 func (p *pairs) Meet(process calls.Process) error {
 	if p.reducer.in.Edition != gpumux.AnyEdition {
 		p.reducer.edition = process.Edition

@@ -24,7 +24,6 @@ func (w *Watch) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(w.watchPool), activity.RegisterOptions{Name: contract.WatchPool})
 }
 
-// watchEvery is how often a pool is looked at.
 const watchEvery = 2 * time.Second
 
 // watchPool runs for as long as a device of the pool works, or calls run there. Then it

@@ -23,7 +23,6 @@ import (
 // where that is larger than a variable may be.
 const argText, argFile = "GPUMUX_ARG", "GPUMUX_ARG_FILE"
 
-// argFiles are the large arguments of the calls that a worker ran.
 type argFiles struct {
 	store *store.Store
 
@@ -36,7 +35,6 @@ type argFiles struct {
 	arg, written json.RawMessage
 }
 
-// set adds the argument of a call to an environment.
 func (a *argFiles) set(ctx context.Context, env map[string]string, call calls.Call) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

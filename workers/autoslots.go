@@ -87,7 +87,6 @@ type stint struct {
 	items       int       // after the first ones
 }
 
-// newSizing begins with one slot per device. Call Run next.
 func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log *zap.Logger) *sizing {
 	p.Resize(1)
 	return &sizing{
@@ -96,7 +95,6 @@ func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log 
 	}
 }
 
-// Run looks at the measurement until ctx ends.
 func (s *sizing) Run(ctx context.Context) {
 	tick := time.NewTicker(sizingEvery)
 	defer tick.Stop()
@@ -200,7 +198,6 @@ func (st *stint) Failed(kind gpumux.FaultKind) {
 	s.apply()
 }
 
-// End is called when a call is over.
 func (st *stint) End() {
 	if st == nil {
 		return
@@ -300,7 +297,6 @@ func (s *sizing) decide(tried *slotSearch, rate float64, next int) {
 	}
 }
 
-// room is how many slots the free memory allows, up to a wanted number.
 func (s *sizing) room(peak int64, from, to int) int {
 	per := float64(s.memory)
 	if per == 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 )
 
-// backlogEvery is the pause between two looks at the running maps.
 const backlogEvery = 15 * time.Second
 
 // followBacklog keeps what the running maps have to do in the pools of the file among the

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/internal/store"
 )
 
-// dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
 // dial connects to Temporal. Its error says which address did not answer and what to do.

@@ -38,7 +38,6 @@ func newContact(now func() time.Duration, log *zap.Logger) *contact {
 	}))}
 }
 
-// InterceptActivity follows each activity that has a heartbeat timeout.
 func (k *contact) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &inbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, contact: k}
 }

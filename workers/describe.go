@@ -55,7 +55,6 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	return out
 }
 
-// seats describes a pool's slots as they are now.
 func seats(p *pool.Pool) (all []contract.SlotInfo) {
 	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()

@@ -94,7 +94,6 @@ func (c forwardingCore) Write(e zapcore.Entry, fields []zap.Field) error {
 	return nil
 }
 
-// keyvals are the keys and values of fields, in their order.
 func keyvals(fields []zap.Field) (all []any) {
 	for _, f := range fields {
 		values := zapcore.NewMapObjectEncoder()

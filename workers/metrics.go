@@ -35,7 +35,6 @@ const (
 	maxScrapes  = 4
 )
 
-// metrics are a worker's counts, and their server where there is an address.
 type metrics struct {
 	registry *prometheus.Registry
 	sdk      client.MetricsHandler
@@ -121,13 +120,11 @@ func (m *metrics) Offer(p *pool.Pool) {
 	}
 }
 
-// Backlog sets the work left for running maps in a pool, of this worker or another.
 func (m *metrics) Backlog(pool string, items int64, seconds float64) {
 	m.backlog.WithLabelValues(pool).Set(float64(items))
 	m.work.WithLabelValues(pool).Set(seconds)
 }
 
-// Fault counts one.
 func (m *metrics) Fault(pool string, kind gpumux.FaultKind) {
 	m.Faults.WithLabelValues(pool, string(kind)).Inc()
 }
@@ -135,13 +132,10 @@ func (m *metrics) Fault(pool string, kind gpumux.FaultKind) {
 // Items takes the seconds of a pool's items. Keep the observer for a whole call.
 func (m *metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
-// Cordoned counts a cordon.
 func (m *metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
 
-// StoreFailed counts a write of results that failed.
 func (m *metrics) StoreFailed() { m.store.Inc() }
 
-// Probed counts a probe.
 func (m *metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
@@ -219,7 +213,6 @@ func answerProbe(check func() error) http.HandlerFunc {
 	}
 }
 
-// Stop ends the serving.
 func (m *metrics) Stop(ctx context.Context) error {
 	if m.server == nil {
 		return nil
@@ -255,7 +248,6 @@ var (
 // Describe implements prometheus.Collector: nothing is checked in advance.
 func (g *slotGauges) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
 func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 	value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)

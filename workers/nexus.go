@@ -15,7 +15,6 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// registerNexus registers the Nexus service of maps.
 func registerNexus(r worker.NexusServiceRegistry) {
 	service := nexus.NewService(gpumux.NexusService)
 	service.MustRegister(temporalnexus.MustNewWorkflowRunOperationWithOptions(

@@ -23,7 +23,6 @@ const (
 	contactEvery = time.Second
 )
 
-// errSilence ends activities without contact.
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
 	"others, so it ends here: %w", calls.ErrLapsed)
 

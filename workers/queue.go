@@ -24,7 +24,6 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// queue is one task queue to serve.
 type queue struct {
 	name     string
 	options  worker.Options
@@ -40,7 +39,6 @@ const (
 	lightActivities = 16
 )
 
-// options returns the options of every queue.
 func (w *Worker) options(name string) worker.Options {
 	var version worker.DeploymentOptions
 	// A deployment's version remembers every queue it ever served, at most a hundred. So
@@ -66,7 +64,6 @@ func (w *Worker) options(name string) worker.Options {
 	}
 }
 
-// lightQueue is the queue of workflows and light activities.
 func (w *Worker) lightQueue() queue {
 	o := w.options(gpumux.Queue)
 	o.MaxConcurrentWorkflowTaskPollers = workflowPolls
@@ -174,7 +171,6 @@ func (w *Worker) watchQueue(pl *pool.Pool) queue {
 // gate opens a queue only while its pool has a healthy device. It takes no slot.
 type gate func() bool
 
-// recheck is how often a closed gate is looked at.
 const recheck = time.Second
 
 // ReserveSlot waits until the gate is open.

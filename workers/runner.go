@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// runner runs the calls of a pool.
 type runner struct {
 	pool  *pool.Pool
 	tasks *config.Catalog
@@ -107,7 +106,6 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	return err
 }
 
-// acquire waits for a slot.
 func (r *runner) acquire(ctx context.Context, call calls.Call, task launch.Task) (*pool.Seat, error) {
 	if call.Patience > 0 && !call.Whole {
 		var stop context.CancelFunc
@@ -213,7 +211,6 @@ func (r *remainder) soon(took time.Duration) bool {
 	return true
 }
 
-// report logs and counts a failed call.
 func (r *runner) report(ctx context.Context, task string, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
 	log := r.log

@@ -36,7 +36,6 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 	return python, cmp.Or(err, w.makeHome(dir))
 }
 
-// makeHome makes HOME for tasks, outside of a read-only dir.
 func (w *Worker) makeHome(dir string) error {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) == nil {

@@ -12,10 +12,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// shareKey is a pool with a group of its devices.
 type shareKey struct{ pool, group string }
 
-// shareDevices prepares each group of devices for the sharing of its pool.
 func (w *Worker) shareDevices(ctx context.Context) error {
 	w.sharing = &sharing.Host{Log: w.log}
 	w.shares = map[shareKey]sharing.Share{}
@@ -32,7 +30,6 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 	return nil
 }
 
-// tryDevice probes a device with the environment of a slot there.
 func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if w.inventory.Static() {
 		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}

@@ -53,7 +53,6 @@ func (w *Worker) shutdown() error {
 	return errors.Join(err, os.RemoveAll(w.scratch), w.args.remove())
 }
 
-// drain stops serving the queues and waits for the chunks that run.
 func (w *Worker) drain() error {
 	var all sync.WaitGroup
 	for _, served := range w.serving {
@@ -127,7 +126,6 @@ func (w *Worker) closeInventory() error {
 	return w.inventory.Close()
 }
 
-// starts returns why the worker has not started yet, or nil.
 func (w *Worker) starts() error {
 	if !w.serves.Load() {
 		return errors.New("the worker is starting")
@@ -135,7 +133,6 @@ func (w *Worker) starts() error {
 	return nil
 }
 
-// health returns why this worker cannot do its work now, or nil.
 func (w *Worker) health() error {
 	if w.life.Err() != nil {
 		return errors.New("the worker is stopping")

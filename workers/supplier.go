@@ -45,7 +45,6 @@ func newSupplier(load func() pool.Load) *supplier {
 	return &supplier{load: load, changed: make(chan struct{})}
 }
 
-// ReserveSlot waits until a poll may start.
 func (s *supplier) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	err := s.await(ctx, func() bool {
 		if s.idle >= s.limit() {

@@ -253,7 +253,6 @@ func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queue
 	return queues
 }
 
-// serve asks Temporal for the work of the queues, and of the worker's own.
 func (w *Worker) serve(queues []queue) error {
 	for _, q := range append(queues, w.lightQueue(), w.ownQueue()) {
 		served := worker.New(w.client, q.name, q.options)
@@ -281,7 +280,6 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	return opened
 }
 
-// newSeat makes one slot of a pool on a group of devices.
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1

@@ -95,7 +95,6 @@ func (b *budget) note(ctx workflow.Context) {
 	}
 }
 
-// beginTask makes the server begin another workflow task.
 func (b *budget) beginTask(ctx workflow.Context) {
 	if b.timing {
 		return
@@ -110,7 +109,6 @@ func (b *budget) beginTask(ctx workflow.Context) {
 	})
 }
 
-// leave ends a wait, if there is one.
 func (b *budget) leave(w *waiter) {
 	if at := slices.Index(b.line, w); at >= 0 {
 		b.line = slices.Delete(b.line, at, at+1)
@@ -123,7 +121,6 @@ func (b *budget) release() {
 	b.wake()
 }
 
-// limit is how much may be under way.
 func (b *budget) limit() int {
 	limit := maxPending
 	for _, e := range b.engines {
@@ -141,7 +138,6 @@ func (b *budget) wake() {
 	}
 }
 
-// wait is take that waits. The error is why ctx ended.
 func (b *budget) wait(ctx workflow.Context, w *waiter, bytes int) error {
 	woken := false
 	w.wake = func() { woken = true }
@@ -155,7 +151,6 @@ func (b *budget) wait(ctx workflow.Context, w *waiter, bytes int) error {
 	return nil
 }
 
-// size is the bytes of the history with what this workflow task asks for.
 func (b *budget) size(ctx workflow.Context) int {
 	return workflow.GetInfo(ctx).GetCurrentHistorySize() + b.sent
 }
@@ -233,7 +228,6 @@ func (b *budget) full(ctx workflow.Context, e *engine, bytes int) error {
 	return b.overflow(e, fmt.Sprintf("%s, and %d of %d items are done", has, e.tally.counts.Succeeded+e.tally.counts.Failed, e.total))
 }
 
-// overflow is the error of a map that does not fit into the history.
 func (b *budget) overflow(e *engine, has string) error {
 	message := fmt.Sprintf("the history of this workflow has no room for the map, which may make it %d events and %s: %s; Temporal ends a workflow at 51,200 "+
 		"events or 50MiB", historyEvents, gpumux.Size(historyBytes), has)

@@ -58,7 +58,6 @@ func (e *engine) fits(piece contract.Piece, size int64) (items int64, bytes int)
 	return items, bytes + carried
 }
 
-// unsent is the bytes of items that are to travel in the history.
 func (e *engine) unsent() (bytes int) {
 	if e.parts != "" {
 		return 0
@@ -84,7 +83,6 @@ func (e *engine) awaited() int {
 	return int(e.underWay) * (e.gotInBytes / e.got)
 }
 
-// summaryOf describes a chunk for people.
 func (e *engine) summaryOf(piece contract.Piece, at int) string {
 	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
 	if piece.Tries > 0 {
@@ -156,7 +154,6 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	})
 }
 
-// apply books the result of a chunk that ran on a rung.
 func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
 	for _, r := range result.Results {
 		e.got, e.gotInBytes = e.got+1, e.gotInBytes+r.Weight()

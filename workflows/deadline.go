@@ -44,7 +44,6 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 	return e.ended(err, done())
 }
 
-// sleepUntil waits for a time with a timer that says what for.
 func sleepUntil(ctx workflow.Context, at time.Time, what string) error {
 	return workflow.NewTimerWithOptions(ctx, max(0, at.Sub(workflow.Now(ctx))), workflow.TimerOptions{Summary: text.Plain(what)}).Get(ctx, nil)
 }

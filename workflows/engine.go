@@ -80,7 +80,6 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	return e
 }
 
-// begin takes items 0 to total-1 as the work.
 func (e *engine) begin(total int64) {
 	e.total = total
 	e.tally.allow(e.in.MaxFailures.Count(total))
@@ -187,7 +186,6 @@ func (e *engine) fail(err error) {
 	}
 }
 
-// summary counts the items' outcomes.
 func (e *engine) summary() gpumux.Summary {
 	return gpumux.Summary{
 		Task: e.in.Task, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Faults: e.tally.counts.Faults,
@@ -195,7 +193,6 @@ func (e *engine) summary() gpumux.Summary {
 	}
 }
 
-// carry is the state of the engine for another workflow.
 func (e *engine) carry() *contract.Carry {
 	return &contract.Carry{
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
@@ -205,7 +202,6 @@ func (e *engine) carry() *contract.Carry {
 	}
 }
 
-// resume takes over the state that another workflow left.
 func (e *engine) resume(c contract.Carry) {
 	e.source, e.claim, e.todo, e.paused, e.contact, e.total = c.Source, c.Claim, c.Todo, c.Paused, c.Contact, c.Items
 	e.ladder.resume(c.Passed)
@@ -228,5 +224,4 @@ func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 	}
 }
 
-// steer sets pause and window.
 func (e *engine) steer(to steering) { e.paused, e.sizer.Fixed, e.changed = to.Paused, to.Window, true }

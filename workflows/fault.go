@@ -52,10 +52,8 @@ func textOf(fault *gpumux.Fault) string {
 	return strings.TrimPrefix(bare.Error(), string(bare.Kind)+": ")
 }
 
-// errorOf is the error of a fault, with the fault's own text.
 func errorOf(fault *gpumux.Fault) error { return faultError(textOf(fault), fault) }
 
-// invalid is the error for an input that fails validation.
 func invalid(err error) error {
 	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
 }
@@ -79,7 +77,6 @@ func (o origin) Error() string {
 	return text
 }
 
-// As is for errors.As with a *gpumux.Fault.
 func (o origin) As(target any) bool {
 	fault, wanted := target.(**gpumux.Fault)
 	if wanted {

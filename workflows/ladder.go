@@ -27,13 +27,11 @@ type ladder struct {
 	changed func(workflow.Context)
 }
 
-// rung is a pool of the ladder.
 type rung struct {
 	name, queue string
 	// passed says that the pool is passed over now, because nobody serves it.
 	passed bool
-	// ever says that the pool was passed over at some time.
-	ever bool
+	ever   bool
 	// watched says that an activity waits for the pool to lose its last healthy device.
 	watched bool
 	// placed are the activities on it, in the order of their start.
@@ -64,7 +62,6 @@ func (l *ladder) serving(at int) int {
 	return at
 }
 
-// hasLarger reports whether there is a rung above this one.
 func (l *ladder) hasLarger(at int) bool { return at+1 < len(l.rungs) }
 
 // place makes the context of an activity on the rung that serves this one, which ends if
@@ -165,7 +162,6 @@ func (l *ladder) pass(ctx workflow.Context, which *rung, over bool) {
 	l.changed(ctx)
 }
 
-// passedOver are the pools that are passed over now, or were at some time.
 func (l *ladder) passedOver(ever bool) (pools []string) {
 	for _, r := range l.rungs {
 		if r.passed || ever && r.ever {
@@ -175,7 +171,6 @@ func (l *ladder) passedOver(ever bool) (pools []string) {
 	return pools
 }
 
-// carry is the rungs that were passed over, and whether they are now.
 func (l *ladder) carry() map[int]bool {
 	passed := map[int]bool{}
 	for at, r := range l.rungs {

@@ -26,7 +26,6 @@ type mapping struct {
 	segments segments
 }
 
-// listen registers the query progress and the updates pause, resume and window.
 func (m *mapping) listen(ctx workflow.Context) error {
 	steer := func(ctx workflow.Context, to steering) {
 		m.engine.steer(to)
@@ -64,7 +63,6 @@ func (m *mapping) listen(ctx workflow.Context) error {
 		}))
 }
 
-// windowOf reads the argument of the update "window".
 func windowOf(raw, second converter.RawValue) (window int, err error) {
 	if err := cmp.Or(contract.Absent(second, "is followed by a second argument; give a number"), contract.DecodePayload(raw, &window)); err != nil {
 		return 0, err
@@ -76,7 +74,6 @@ func windowOf(raw, second converter.RawValue) (window int, err error) {
 	return window, bad.Err()
 }
 
-// prepare finds the number of items and what is finished already.
 func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	m.engine.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
@@ -121,7 +118,6 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	return nil
 }
 
-// maxRounds is how often items that are missing from the results run again.
 const maxRounds = 3
 
 // finish merges the parts, and reduces the results. It is not done if parts were lost or

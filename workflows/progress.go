@@ -73,13 +73,11 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 	return p
 }
 
-// done is how many items have a result, as far as segments have told.
 func (m *mapping) done() int64 {
 	p := m.progress(m.started)
 	return p.Succeeded + p.Failed
 }
 
-// makeSearchable sets the search attributes of a map that its client started without.
 func (m *mapping) makeSearchable(ctx workflow.Context) {
 	if _, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed); has {
 		return

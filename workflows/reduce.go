@@ -14,8 +14,7 @@ import (
 
 // reducing makes one value of the results of a map.
 type reducing struct {
-	engine *engine
-	// edition is the edition of the reduce task.
+	engine  *engine
 	edition string
 }
 

@@ -64,7 +64,6 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 	return summary, err
 }
 
-// run runs the map to its end, or to that of this run.
 func (m *mapping) run(ctx workflow.Context, carry *contract.Carry) (gpumux.Summary, error) {
 	if err := m.prepare(ctx, carry); err != nil {
 		return gpumux.Summary{}, unwrapFault(err)

@@ -40,17 +40,15 @@ type steering struct {
 
 // segmentStatus is the signal of a segment to its map.
 type segmentStatus struct {
-	ID        string `json:"id"`
-	Succeeded int64  `json:"succeeded"`
-	Failed    int64  `json:"failed"`
-	Chunks    int64  `json:"chunks"`
-	InFlight  int    `json:"inFlight"`
-	// Waiting is how many items wait for another try.
-	Waiting int64                      `json:"waiting,omitempty"`
-	Faults  map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
-	Recent  []gpumux.Result            `json:"recent,omitempty"`
-	// PassedOver are the pools that are passed over now.
-	PassedOver []string `json:"passedOver,omitempty"`
+	ID         string                     `json:"id"`
+	Succeeded  int64                      `json:"succeeded"`
+	Failed     int64                      `json:"failed"`
+	Chunks     int64                      `json:"chunks"`
+	InFlight   int                        `json:"inFlight"`
+	Waiting    int64                      `json:"waiting,omitempty"`
+	Faults     map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
+	Recent     []gpumux.Result            `json:"recent,omitempty"`
+	PassedOver []string                   `json:"passedOver,omitempty"`
 	// Left is how many items have no result yet, by rung.
 	Left []int64 `json:"left,omitempty"`
 }
@@ -59,16 +57,14 @@ type segmentStatus struct {
 type segments struct {
 	owner *mapping
 	// count is how many were started, open are those under way.
-	count int
-	open  map[string]*segmentRun
-	// failed is why the work ended early.
+	count  int
+	open   map[string]*segmentRun
 	failed error
 	// changed wakes the coroutine that starts segments; the engine's own flag wakes the
 	// engine.
 	changed bool
 }
 
-// segmentRun is a segment under way.
 type segmentRun struct {
 	future workflow.ChildWorkflowFuture
 	last   segmentStatus
@@ -123,7 +119,6 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	return ctx.Err()
 }
 
-// start starts the next segment and books its result.
 func (s *segments) start(ctx workflow.Context) {
 	e := s.owner.engine
 	abreast := e.sizer.Abreast()
@@ -188,7 +183,6 @@ func (s *segments) steer(ctx workflow.Context, to steering) {
 	}
 }
 
-// listen receives the status of segments.
 func (s *segments) listen(ctx workflow.Context) {
 	channel := workflow.GetSignalChannel(ctx, tellSignal)
 	for {
@@ -202,7 +196,6 @@ func (s *segments) listen(ctx workflow.Context) {
 	}
 }
 
-// addTo adds what the segments under way have told to the map's progress.
 func (s *segments) addTo(p *gpumux.Progress) {
 	counts, recent := contract.Counts{}, tally{recent: p.Recent}
 	counts.Add(p.Succeeded, p.Failed, p.Faults)

@@ -85,15 +85,13 @@ type sizer struct {
 	// many slots it has. finished counts them.
 	Sparing  bool
 	finished int
-	// guessed is how many chunks were handed out before one had finished.
-	guessed int
+	guessed  int
 	// Share is how many workflows fill the map's window together; 0 means this one alone.
 	Share int
 	// Beyond is how many items wait elsewhere.
 	Beyond int64
 }
 
-// New begins with what a map's input says.
 func newSizer(in gpumux.MapInput) sizer {
 	return sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
 }
@@ -169,7 +167,6 @@ func (s *sizer) chunksPerSlot() int {
 	return int((s.concurrent*3/2 + chunk - 1) / chunk)
 }
 
-// Pace is the expected time of an item of a piece.
 func (s *sizer) Pace(piece contract.Piece) time.Duration {
 	return cmp.Or(time.Duration(piece.Pace), s.PerItem)
 }
@@ -203,7 +200,6 @@ func (s *sizer) Whole() int {
 	return min(max(minWindow, (s.chunksPerSlot()+1)*s.count()), gpumux.MaxWindow)
 }
 
-// count is how many slots there are, as far as is known.
 func (s *sizer) count() int {
 	if s.seen > 0 {
 		return s.seen
@@ -222,7 +218,6 @@ func (s *sizer) share() int {
 	return min(max(1, int(slots)), all)
 }
 
-// longest is the expected time of the longest chunk.
 func (s *sizer) longest() time.Duration {
 	if s.flight == 0 {
 		return longestChunk // of workers that do not tell for how long they held a chunk
@@ -242,7 +237,6 @@ func (s *sizer) Wait() time.Duration {
 // Widen doubles the window: nothing has finished within Wait.
 func (s *sizer) Widen() { s.widened++ }
 
-// Part is the number of chunks that this workflow should have in flight.
 func (s *sizer) Part() int {
 	whole := s.Whole()
 	if s.Sparing && s.Fixed == 0 && s.concurrent == 0 {
@@ -257,7 +251,6 @@ func (s *sizer) Abreast() int {
 	return max(minAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
 
-// Carry returns the measurements for the map's other workflows.
 func (s *sizer) Carry() contract.Pace {
 	return contract.Pace{
 		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
@@ -274,7 +267,6 @@ func (s *sizer) Resume(c contract.Carry) {
 	s.Informed = s.Informed || s.Largest > 0
 }
 
-// learnTogether learns how many items a slot has under way at a time.
 func (s *sizer) learnTogether(batch, concurrent int64) {
 	s.batch, s.concurrent = max(s.batch, batch), max(s.concurrent, concurrent)
 	s.Informed = s.Informed || s.batch > 0 || s.concurrent > 0

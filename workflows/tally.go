@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// maxRecent is how many of the newest failures a map shows.
 const maxRecent = 5
 
 // tally sums the finished chunks of a map, and says how many items may fail.
@@ -39,7 +38,6 @@ func (t *tally) addRecent(failures []gpumux.Result) {
 	t.recent = t.recent[max(0, len(t.recent)-maxRecent):]
 }
 
-// absorb adds what another workflow of the map has done.
 func (t *tally) absorb(done contract.Carry) {
 	t.counts.Add(done.Succeeded, done.Failed, done.Faults)
 	t.chunks += done.Chunks
@@ -64,7 +62,6 @@ func (t *tally) mayFail(failed int64) *int64 {
 	return &left
 }
 
-// tooMany reports whether this many failures end the map.
 func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
 
 // tooManyError is the error of a map of so many items that ended after this many
@@ -94,7 +91,6 @@ func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, recent []g
 	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task, Hint: hint})
 }
 
-// collector holds results that are to be reduced.
 type collector struct {
 	results []gpumux.Result
 	bytes   int

@@ -22,7 +22,6 @@ type Item struct {
 
 // Process is what a call learns of the process that is to run its items.
 type Process struct {
-	// Edition is the edition of its code.
 	Edition string
 	// Batch is the most items that the task takes in one call, Concurrent how many it runs
 	// at the same time; 0: one after the other.
@@ -83,8 +82,7 @@ type Call struct {
 	// large. ArgFile is an object in the store that holds it. Default: nothing.
 	Arg     json.RawMessage
 	ArgFile string
-	// Clean asks for a process that has not run any item.
-	Clean bool
+	Clean   bool
 	// Apart keeps other calls out of the slot meanwhile. Without it calls of a task whose
 	// items run at the same time may share a process.
 	Apart bool

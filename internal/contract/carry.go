@@ -29,8 +29,7 @@ type Carry struct {
 	// toward its own end.
 	Beyond int64 `json:"beyond,omitempty"`
 	// Abreast is how many segments of the map run at once; 0 means two.
-	Abreast int `json:"abreast,omitempty"`
-	// Segments counts the segments so far.
+	Abreast  int           `json:"abreast,omitempty"`
 	Segments int           `json:"segments,omitempty"`
 	Peak     *gpumux.Peaks `json:"peak,omitempty"`
 	// Recent are the newest failures, as many as a Progress has.

@@ -95,8 +95,7 @@ type Chunk struct {
 	// Parts is the folder that takes the results. Without one they are in the ChunkResult.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
-	Claim Claim `json:"claim,omitzero"`
-	// Key and WithItem are the map's.
+	Claim    Claim  `json:"claim,omitzero"`
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
 	// Larger: the ladder has another rung for items that need more memory.
@@ -189,8 +188,7 @@ type IndexInput struct {
 	// Index is the key that the index is written to.
 	Index string `json:"index"`
 	// Key is the map's, which the first item must have.
-	Key string `json:"key,omitempty"`
-	// Columns are the map's.
+	Key     string   `json:"key,omitempty"`
 	Columns []string `json:"columns,omitempty"`
 }
 

@@ -31,7 +31,6 @@ func ReadSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput,
 	return handoff(raw)
 }
 
-// handoff reads what another run of a map left.
 func handoff(raw converter.RawValue) (gpumux.MapInput, *Carry, error) {
 	var c Handoff
 	err := DecodePayload(raw, &c)

@@ -32,8 +32,7 @@ type DescribeInput struct {
 type PoolInfo struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
-	// Busy is how many slots run items.
-	Busy int `json:"busy"`
+	Busy  int    `json:"busy"`
 	// MaxSlots is the most that Slots becomes where the worker measures, else 0.
 	MaxSlots int         `json:"maxSlots,omitempty"`
 	Memory   gpumux.Size `json:"memory,omitempty"`
@@ -44,8 +43,7 @@ type PoolInfo struct {
 	Devices []string    `json:"devices"`
 	// Cordoned has the reason for each of Devices that gets no new calls.
 	Cordoned map[string]string `json:"cordoned,omitempty"`
-	// Seats are the slots as they are now, in order.
-	Seats []SlotInfo `json:"seats,omitempty"`
+	Seats    []SlotInfo        `json:"seats,omitempty"`
 }
 
 // SlotInfo is the present state of a slot.

@@ -102,11 +102,9 @@ type Want struct {
 	Avoid []string
 	// Shares is the same for calls that may share a process. Default: with none.
 	Shares string
-	// Holder names the owner of the call, for people.
 	Holder string
 }
 
-// waiter is a call that waits for a slot.
 type waiter struct {
 	Want
 	number   int         // in order of arrival over all pools
@@ -189,7 +187,6 @@ func (p *Pool) Release(h *Seat) {
 	})
 }
 
-// endsWithin is how long after Ending a slot counts as free soon.
 const endsWithin = 500 * time.Millisecond
 
 // Ending records that the call in a slot ends soon, so the worker may fetch the next one.

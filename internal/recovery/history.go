@@ -152,7 +152,6 @@ func (h *History) died(fault *gpumux.Fault, c Chunk) (index int64, item *Suspect
 	return c.Index, h.suspect(c.Index, fault)
 }
 
-// suspect counts a death against an item.
 func (h *History) suspect(index int64, fault *gpumux.Fault) *Suspect {
 	if h.Suspects == nil {
 		h.Suspects = map[int64]Suspect{}

@@ -43,13 +43,10 @@ type account struct {
 	batch, concurrent int
 	// why and text say why it is to be replaced, once it is.
 	why, text string
-	// memory follows the process's memory.
-	memory *session.Memory
-	growth growth
+	memory    *session.Memory
+	growth    growth
 }
 
-// newAccount opens the account of a process that has just started and may run so many
-// items.
 func newAccount(p *session.Session, limit int) *account {
 	a := &account{limit: limit, aheadNow: frameItems, maxAhead: frameItems, memory: &p.Memory, growth: growth{budget: int64(p.Memory.Budget)}}
 	if p.Board != nil {
@@ -90,7 +87,6 @@ func (a *account) replaced() (why, text string) {
 	return a.why, a.text
 }
 
-// full reports whether the process has run all the items that it may.
 func (a *account) full() bool { return a.limit > 0 && a.ran >= a.limit }
 
 // inBatch is how many items ran at once where one did: those of a micro-batch, 0 where
@@ -102,7 +98,6 @@ func (a *account) inBatch() int {
 	return min(a.batch, a.sent-a.ran)
 }
 
-// low reports whether the process with so many items in flight runs low of them.
 func (a *account) low(inFlight int) bool {
 	return inFlight <= a.concurrent+whole(a.aheadNow, a.batch)/2
 }
@@ -154,7 +149,6 @@ func (a *account) ended(items int, busy float64, peak int64) {
 	a.measured(a.growth.first == 0, peak)
 }
 
-// whole rounds a number of items up to whole micro-batches.
 func whole(items, batch int) int {
 	if batch == 0 {
 		return items

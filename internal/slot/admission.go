@@ -78,7 +78,6 @@ func (a *admission) edition(ctx context.Context) (string, error) {
 	return now, j.judge.unanswered(j.task, err)
 }
 
-// unfit returns why the process cannot run the call, or "".
 func (a *admission) unfit(p *occupant, edition string) string {
 	j := a.job
 	switch {
@@ -94,7 +93,6 @@ func (a *admission) unfit(p *occupant, edition string) string {
 	return p.account.unfit(j.fresh, j.want.Clean)
 }
 
-// backoff waits before a start when the last ones failed.
 func (a *admission) backoff(ctx context.Context) error {
 	j := a.job
 	failures := j.owner.failures

@@ -25,7 +25,6 @@ type answers struct {
 	heard time.Time
 }
 
-// say tells the process a message.
 func (a *answers) say(m wire.Message) error {
 	if !a.p.session.Say(m) {
 		return broken("it asks for more than it reads")
@@ -121,7 +120,6 @@ func (a *answers) canceled(runs []int64) {
 	a.flight.begin(time.Now())
 }
 
-// look reads the results that are on the board now.
 func (a *answers) look() error { return a.read(a.p.session.Board.Published(), nil) }
 
 // read reads the board up to the offset end, and stores the report on allocators that
@@ -163,7 +161,6 @@ func (a *answers) results(m wire.Results) error {
 	return a.answered(m.Records(), m.Files)
 }
 
-// keep hands on the files of an item that was answered.
 func (a *answers) keep(one *item, names []string) error {
 	name, keep := fmt.Sprintf("%d-%d", one.run, one.n), one.call.Work.Keep
 	if a.p.folder == "" || keep == nil {
@@ -237,7 +234,6 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 	return nil
 }
 
-// finish hands on the result of an item in flight.
 func (a *answers) finish(at int, r gpumux.Result, busy float64, peak int64, ended time.Time) {
 	each := a.flight.items[at].call
 	r.Index = a.flight.items[at].Index

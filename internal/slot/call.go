@@ -48,14 +48,12 @@ type call struct {
 	over bool
 }
 
-// done hands on what an item has come to.
 func (c *call) done(d calls.Done) {
 	if !c.over {
 		c.Work.Done(d)
 	}
 }
 
-// remaining is how many of its items have no result, as far as that is known.
 func (c *call) remaining() int64 { return int64(c.inFlight) + c.queue.remaining(c.Len) }
 
 // lapsed reports whether somebody else may run the items, which ends the call.
@@ -66,7 +64,6 @@ func (c *call) lapsed() bool {
 	return errors.Is(c.err, calls.ErrLapsed)
 }
 
-// fail ends the call with a fault that its process is killed for.
 func (c *call) fail(fault gpumux.Fault) { c.err = &fault }
 
 // ending is what a caller gets whose call ends with err, which others may share.
@@ -84,5 +81,4 @@ func (c *call) ending(err error) error {
 	return err
 }
 
-// endless stands for an unknown number of items.
 const endless = math.MaxInt32

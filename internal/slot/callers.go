@@ -28,7 +28,6 @@ type callers struct {
 	alive int
 }
 
-// newCallers has no calls yet. The context has the values of ctx.
 func newCallers(slot *Slot, ctx context.Context) *callers {
 	s := &callers{slot: slot, news: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -97,7 +96,6 @@ func (s *callers) end(c *call, err error) {
 	c.reply <- err
 }
 
-// endAll ends all calls.
 func (s *callers) endAll(err error) {
 	for len(s.list) > 0 {
 		s.end(s.list[0], err)
@@ -146,7 +144,6 @@ func (s *callers) held() error {
 	return nil
 }
 
-// endLapsed ends the calls whose items somebody else may run.
 func (s *callers) endLapsed() {
 	for _, c := range slices.Clone(s.list) {
 		if c.lapsed() {
@@ -155,7 +152,6 @@ func (s *callers) endLapsed() {
 	}
 }
 
-// remaining is how many items have no result, as far as that is known.
 func (s *callers) remaining() (n int64) {
 	for _, c := range s.list {
 		n += c.remaining()

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	// commandResult is the most bytes that a command may print as its result.
 	commandResult = 256 << 20
 	// lastWords is how long a pipe is read on after a command's end: a descendant in another
 	// cgroup or container may still hold it open.
@@ -53,7 +52,6 @@ func (c *command) serve(ctx context.Context) error {
 	}
 }
 
-// try runs the program until it ends well, as often as the call allows.
 func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 	for tries := 1; ; tries++ {
 		done, err := c.run(ctx, one)
@@ -141,7 +139,6 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	return done, nil
 }
 
-// start starts the program with pipes for its standard input and output.
 func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, out *os.File, err error) {
 	j, task := c.job, c.job.task
 	j.owner.retire(true, "another task")
@@ -218,7 +215,6 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 	return status, fault
 }
 
-// exitFault is the fault of a command that ended by itself, or nil.
 func (c *command) exitFault(p *occupant, exit int, printed []byte, output string) *gpumux.Fault {
 	task, fault := p.session.Task, &gpumux.Fault{Kind: gpumux.FaultTaskError, Tail: output}
 	switch {

@@ -126,7 +126,6 @@ func (c *conversation) feed() error {
 	return nil
 }
 
-// feedOf gives the process up to n items of a call, and returns how many it sent.
 func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err error) {
 	idle := len(c.flight.items) == 0
 	items := c.flight.add(each, enough, n, unit)

@@ -23,7 +23,6 @@ type deathError struct {
 
 func (e *deathError) Error() string { return "the task process cannot go on" }
 
-// broken is the death of a process that breaks the protocol.
 func broken(format string, args ...any) error {
 	return &deathError{evidence: &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...)}}
 }
@@ -33,7 +32,6 @@ type lostError struct{ why string }
 
 func (e *lostError) Error() string { return e.why }
 
-// judge turns evidence into the faults of a slot.
 type judge struct {
 	o Options
 	// kills is the counter of memory kills around the worker as the call began.
@@ -51,7 +49,6 @@ func (j *judge) diagnose(p *occupant, d *deathError) *gpumux.Fault {
 	return fault
 }
 
-// fault makes a fault of the evidence, and adds which process it is about.
 func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
 	e.Batch, e.Concurrent = p.account.batch, p.account.concurrent
@@ -92,12 +89,10 @@ func (j *judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
 	fault.Suspect = j.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.FaultDeviceLost || fault.Kind == gpumux.FaultTimeout)
 }
 
-// locate says where a fault happened.
 func (j *judge) locate(fault *gpumux.Fault, task launch.Task) {
 	fault.Op, fault.Task, fault.Slot, fault.Device, fault.Host = "run", task.Name, j.o.Name, j.o.Device, j.o.Host
 }
 
-// start is the fault of a start.
 func (j *judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 	j.locate(&fault, task)
 	fault.Op = "start"

@@ -14,13 +14,11 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// scratch is where the processes of a slot may leave files of their items.
 type scratch struct {
 	log *zap.Logger
 	dir string // empty until a process may leave files
 }
 
-// folder is where the process may leave files of its items, or "".
 func (s *scratch) folder(p *occupant) string {
 	if p.folder == "" && !p.unplaced {
 		folder, err := s.makeFolder(p)
@@ -55,7 +53,6 @@ func (s *scratch) makeFolder(p *occupant) (string, error) {
 	return folder, nil
 }
 
-// removeFolder removes the files of a process that is gone, if it had any.
 func (s *scratch) removeFolder(p *occupant) {
 	if err := os.RemoveAll(p.folder); err != nil {
 		s.log.Warn("files of a task process could not be removed", zap.String("why", err.Error()))

@@ -16,7 +16,6 @@ type flight struct {
 	concurrent int
 	// begun is how many of the first ones have begun.
 	begun int
-	// timed says that some of them have a time limit.
 	timed bool
 }
 
@@ -31,7 +30,6 @@ func (f *flight) add(from *call, enough, n, unit int) []item {
 	return added
 }
 
-// drop takes an item out that was answered.
 func (f *flight) drop(at int) {
 	f.items[at].call.inFlight--
 	f.items[at].Value = nil // it may be large
@@ -63,7 +61,6 @@ func (f *flight) forget(runs []int64) (forgotten int) {
 	return forgotten
 }
 
-// giveBack returns the items of a call to its queue.
 func (f *flight) giveBack(owner *call) {
 	var left []item
 	for _, one := range f.items {
@@ -75,7 +72,6 @@ func (f *flight) giveBack(owner *call) {
 	owner.queue.back(left...)
 }
 
-// runs are those that items of a call came in.
 func (f *flight) runs(owner *call) (runs []int64) {
 	for _, one := range f.items {
 		if one.call == owner && !slices.Contains(runs, one.run) {

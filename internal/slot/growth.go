@@ -79,7 +79,6 @@ func (a *account) measured(first bool, peak int64) {
 	}
 }
 
-// near reports whether the process needs most of its budget.
 func (a *account) near() bool {
 	if a.growth.budget == 0 {
 		return false

@@ -30,10 +30,9 @@ type job struct {
 	want  Call
 	calls *callers
 	// o has the options of the processes; one may run limit items, 0: any number.
-	o     Options
-	limit int
-	fresh bool
-	// finished is how many items have ended.
+	o        Options
+	limit    int
+	fresh    bool
 	finished int
 	// enough is how many items an idle process waits for, size how many it would take.
 	enough, size int
@@ -181,7 +180,6 @@ func (j *job) unpark() {
 	}
 }
 
-// suits reports whether a call may share the job's process.
 func (j *job) suits(p *occupant, r request) bool {
 	return !r.clear && !r.call.Apart && !r.call.Clean && j.modeOf(r.call) == j.o.Mode &&
 		cmp.Or(r.call.Memory, j.owner.o.Memory) == j.o.Memory && r.task.Same(j.task) &&

@@ -11,14 +11,12 @@ import (
 type occupant struct {
 	session *session.Session
 	account *account
-	// edition is the edition of its code.
 	edition string
 	// folder is where its items may leave files. unplaced: it could not be made.
 	folder   string
 	unplaced bool
 }
 
-// newOccupant is a process that has just started, and may run limit items.
 func newOccupant(p *session.Session, limit int) *occupant {
 	return &occupant{session: p, account: newAccount(p, limit)}
 }
@@ -32,7 +30,6 @@ func (p *occupant) exited() bool {
 	}
 }
 
-// ending says how an idle process ended.
 func (p *occupant) ending() string {
 	switch over := p.session.Memory.Over(); {
 	case over.Foreign != "":

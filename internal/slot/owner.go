@@ -28,8 +28,7 @@ type owner struct {
 	templates *template.Set
 	ownSet    bool
 	process   *occupant
-	// failures is how many starts in a row have failed.
-	failures int
+	failures  int
 	// job is under way; nil: none is. clearing is the request to end the process that is.
 	job      *job
 	clearing *request
@@ -44,7 +43,6 @@ func newOwner(s *Slot, templates *template.Set, o Options) *owner {
 	return made
 }
 
-// serveAll serves requests one after the other until the slot stops.
 func (o *owner) serveAll() {
 	defer close(o.slot.gone)
 	for {
@@ -141,7 +139,6 @@ func (o *owner) abandon(err error, why string) {
 	o.retire(false, why)
 }
 
-// fail ends the process because of a death in the middle of an item.
 func (o *owner) fail(fault *gpumux.Fault) {
 	// The caller logs it for people, with the item.
 	o.slot.log.Debug("task process failed", zap.String("task", o.process.session.Task.Name), zap.Int("pid", fault.PID),
@@ -150,20 +147,17 @@ func (o *owner) fail(fault *gpumux.Fault) {
 	o.kill(string(fault.Kind))
 }
 
-// occupy makes p the slot's process.
 func (o *owner) occupy(p *occupant) {
 	o.process = p
 	p.session.Process.Patience, p.session.Process.Lingers = o.o.Patience, o.lingers
 	o.slot.occupied(p)
 }
 
-// unstart resets the state after a failed start.
 func (o *owner) unstart() {
 	o.slot.enter(Reclaiming, "did not start")
 	o.slot.enter(Vacant, "did not start")
 }
 
-// expire ends a process that has run as many items as it may.
 func (o *owner) expire(fresh bool) {
 	p := o.process
 	why, text := p.account.replaced()
@@ -221,7 +215,6 @@ func (o *owner) lingers() {
 	}
 }
 
-// returned puts the slot back into service after a lingering process has ended.
 func (o *owner) returned() {
 	if o.slot.linger(false) {
 		o.slot.log.Info("the task process that did not end is gone, and its slot is back in service")

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
-// item is an item of a call in the slot.
 type item struct {
 	calls.Item
 	call *call
@@ -24,7 +23,6 @@ type item struct {
 	began time.Time
 }
 
-// overdue reports whether the item has taken longer than it may.
 func (i item) overdue() bool {
 	return i.call.Timeout > 0 && !i.began.IsZero() && time.Since(i.began) >= i.call.Timeout
 }
@@ -37,7 +35,6 @@ const frameBytes = 1 << 20
 type queue struct {
 	// news has a token when what was asked for may be there. All queues of a job share it.
 	news chan struct{}
-	// gone is closed when the goroutine has ended.
 	gone chan struct{}
 
 	mu    sync.Mutex // guards what follows
@@ -55,7 +52,6 @@ type queue struct {
 	pulling, left bool
 }
 
-// newQueue asks for the first item.
 func newQueue(owner *call, news chan struct{}) *queue {
 	q := &queue{news: news, gone: make(chan struct{}), wanted: 1, enough: 1, pulling: true}
 	q.wake = sync.NewCond(&q.mu)
@@ -63,7 +59,6 @@ func newQueue(owner *call, news chan struct{}) *queue {
 	return q
 }
 
-// pull takes items from the source, and waits while none are wanted.
 func (q *queue) pull(owner *call) {
 	defer func() {
 		q.mu.Lock()
@@ -160,7 +155,6 @@ func (q *queue) take(to []item, enough, n, unit, ahead int) []item {
 	return to
 }
 
-// back puts items back at the front.
 func (q *queue) back(items ...item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,7 +193,6 @@ func (q *queue) ask(enough, n int) {
 	q.wake.Signal()
 }
 
-// full reports whether there are n items, or as many as a frame holds.
 func (q *queue) full(n int) bool { return len(q.items) >= n || q.bytes >= frameBytes }
 
 func (q *queue) tell() {

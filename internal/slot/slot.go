@@ -234,14 +234,12 @@ func (s *Slot) enter(to State, why string) {
 	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
 }
 
-// starts publishes that a process of the task starts now.
 func (s *Slot) starts(task string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = Start{Task: task, Began: time.Now()}
 }
 
-// occupied publishes the process that the slot has now.
 func (s *Slot) occupied(p *occupant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,14 +247,12 @@ func (s *Slot) occupied(p *occupant) {
 	s.task, s.pid, s.watched, s.out = p.session.Task.Name, p.session.Process.PID, p.session.Memory.Watched, p.session.Process.Out
 }
 
-// vacated publishes that the slot has no process.
 func (s *Slot) vacated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
 }
 
-// tally changes the counters.
 func (s *Slot) tally(change func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +269,6 @@ func (s *Slot) runs(mapID string, index int64, began time.Time) {
 	}
 }
 
-// progressed publishes what the running item has reported.
 func (s *Slot) progressed(value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

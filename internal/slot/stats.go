@@ -33,7 +33,6 @@ type Start struct {
 
 // Running is an item that runs, or of several the one that was sent first.
 type Running struct {
-	// Map is the call's.
 	Map   string
 	Index int64
 	Began time.Time

@@ -43,7 +43,6 @@ func (t *Tasks) page(_ context.Context, in contract.PageInput) (page contract.Pa
 	return page, nil
 }
 
-// reduce makes one value of results, as a worker does.
 func (t *Tasks) reduce(reduce string, results []gpumux.Result) (json.RawMessage, *gpumux.Fault) {
 	var value json.RawMessage
 	for _, r := range results {

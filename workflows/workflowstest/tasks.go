@@ -189,7 +189,6 @@ func (t *Tasks) items(in gpumux.MapInput) (items, keys []json.RawMessage, err er
 	return items, keys, nil
 }
 
-// columnsOf are items with these columns alone.
 func columnsOf(items []json.RawMessage, columns []string) (chosen []json.RawMessage, err error) {
 	for _, item := range items {
 		row := []byte("{")
