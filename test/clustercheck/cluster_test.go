@@ -162,7 +162,7 @@ func (c *cluster) store() error {
 	}
 	return c.add(&process{name: "versitygw", ready: speaks("http://" + at(atStore) + ":7070/health"),
 		argv: []string{c.program("versitygw"), "--port", at(atStore) + ":7070", "--access", "key", "--secret", "secret", "--health", "/health",
-			"--quiet", "--access-log", filepath.Join(c.dir, "requests"), "posix", filepath.Join(c.dir, "s3")},
+			"--quiet", "posix", filepath.Join(c.dir, "s3")},
 	}).start()
 }
 

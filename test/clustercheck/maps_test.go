@@ -94,13 +94,11 @@ func workers(t *testing.T) [2]*process {
 // job is a map, and its command.
 type job struct {
 	site
-	// items are the numbers from first on, or what args name where value is set.
+	// items are the numbers from first on, and each comes to three times its number.
 	first, items int64
 	seconds      float64
 	pool         string
 	args         []string
-	// value is what an item comes to; nil is three times the number.
-	value func(index int64) string
 	// log notes the runs of items; maps whose numbers differ may share one, and then they
 	// share processes.
 	log string
@@ -136,11 +134,8 @@ func (s site) run(t *testing.T, want int, args ...string) string {
 // words are the map's command without its output.
 func (j *job) words() []string {
 	arg, _ := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
-	words := []string{"map", "work", "--pool", j.pool, "--id", j.id, "--arg", string(arg)}
-	if j.value == nil {
-		words = append(words, "--range", fmt.Sprintf("%d:%d", j.first, j.first+j.items))
-	}
-	return append(words, j.args...)
+	return append([]string{"map", "work", "--pool", j.pool, "--id", j.id, "--arg", string(arg),
+		"--range", fmt.Sprintf("%d:%d", j.first, j.first+j.items)}, j.args...)
 }
 
 // name gives the map an ID and its files.
@@ -197,13 +192,9 @@ func (j *job) check() (twice int64, err error) {
 		return 0, err
 	}
 	defer results.Close()
-	value := j.value
-	if value == nil {
-		value = func(index int64) string { return strconv.FormatInt(3*(j.first+index), 10) }
-	}
 	index, lines := int64(0), bufio.NewScanner(results)
 	for ; lines.Scan(); index++ {
-		if want := fmt.Sprintf(`{"index":%d,"value":%s}`, index, value(index)); lines.Text() != want {
+		if want := fmt.Sprintf(`{"index":%d,"value":%d}`, index, 3*(j.first+index)); lines.Text() != want {
 			return 0, fmt.Errorf("map %s: result %d is %s and not %s", j.id, index, lines.Text(), want)
 		}
 	}
