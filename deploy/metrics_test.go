@@ -126,10 +126,9 @@ func TestPrometheus_FindsTheWorkersOfTheManifests(t *testing.T) {
 	for _, kind := range []string{"cpu", "gpu"} {
 		template := all["Deployment/gpumux-"+kind].Spec.Template
 		worker := loads(t, "worker.yaml", []byte(all["ConfigMap/gpumux-"+kind].Data["worker.yaml"]))
-		host, port, err := net.SplitHostPort(worker.Metrics.Address)
+		host, port, err := net.SplitHostPort(worker.Metrics)
 		require.NoError(t, err)
 		require.Equal(t, "0.0.0.0", host, "loopback of a pod is out of Prometheus's reach")
-		require.True(t, worker.Metrics.Open)
 		require.Subset(t, template.Metadata.Annotations, map[string]string{
 			"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics",
 		})
@@ -144,7 +143,7 @@ func TestWorkerFiles_ProposeMetricsOnLoopback(t *testing.T) {
 		require.Empty(t, loads(t, name, []byte(text)).Metrics)
 		proposed := strings.Replace(text, "# metrics:", "metrics:", 1)
 		require.NotEqual(t, text, proposed)
-		require.Equal(t, "127.0.0.1:9464", loads(t, name, []byte(proposed)).Metrics.Address)
+		require.Equal(t, "127.0.0.1:9464", loads(t, name, []byte(proposed)).Metrics)
 	}
 	var targets struct {
 		Scrape []struct {

@@ -32,7 +32,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	w.namespace = o.Namespace
 	o.Identity = w.identity
 	o.Logger = quiet(w.log.Named("temporal"))
-	if w.config.Metrics.Address != "" {
+	if w.config.Metrics != "" {
 		o.MetricsHandler = w.metrics.sdk
 	}
 	// The connection is back within a second of the server.

@@ -2,8 +2,6 @@ package workers
 
 import (
 	"context"
-	"crypto/subtle"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -140,35 +138,24 @@ func (m *metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// metricsListen says where the server listens. Without TLS it speaks HTTP. Only readers
-// of /metrics need the Token: probes cannot keep secrets.
-type metricsListen struct {
-	Address string
-	TLS     *tls.Config
-	Token   string
-}
-
 // Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
 // can work, under /startz whether it has started, and under /livez that it runs. Status
 // is the driver's word about a device.
-func (m *metrics) Serve(on metricsListen, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
-	listener, err := net.Listen("tcp", on.Address)
+func (m *metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", on.Address, err)
+		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
 	}
 	url = "http://" + listener.Addr().String() + "/metrics"
-	if on.TLS != nil {
-		listener, url = tls.NewListener(listener, on.TLS), "https://"+listener.Addr().String()+"/metrics"
-	}
 	for _, outcome := range health.Outcomes() {
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	m.registry.MustRegister(m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
-	})))
+	}))
 	mux.Handle("GET /healthz", answerProbe(m.health))
 	mux.Handle("GET /startz", answerProbe(m.starts))
 	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
@@ -181,22 +168,6 @@ func (m *metrics) Serve(on metricsListen, devices []gpu.Device, status func(uuid
 	}()
 	m.log.Info("metrics are served", zap.String("url", url))
 	return url, nil
-}
-
-// guarded asks for the token, if there is one.
-func guarded(token string, next http.Handler) http.Handler {
-	if token == "" {
-		return next
-	}
-	want := []byte("Bearer " + token)
-	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
-			to.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(to, "give the worker's token (metrics.token in its file) as a bearer token", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(to, r)
-	})
 }
 
 // answerProbe answers 200 while check is nil, else 503 with its reason.

@@ -2,10 +2,8 @@ package workers
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +28,7 @@ func showing(t *testing.T, m *metrics, inventory *gpu.Inventory) func() string {
 // serving serves the metrics and returns where.
 func serving(t *testing.T, m *metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
 	t.Helper()
-	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, devices, status)
+	url, err := m.Serve("127.0.0.1:0", devices, status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	return url
@@ -79,39 +77,6 @@ func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
 	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	showing(t, m, inventory)
-	_, err = newMetrics(zap.NewNop(), "", nil, nil).Serve(metricsListen{Address: m.server.Addr}, nil, nil)
+	_, err = newMetrics(zap.NewNop(), "", nil, nil).Serve(m.server.Addr, nil, nil)
 	require.ErrorContains(t, err, "set metrics to a free address, or leave it out")
-}
-
-// TLS and the token keep strangers out; probes, which have no token, get in.
-func TestMetrics_Guarded(t *testing.T) {
-	certified := httptest.NewTLSServer(nil)
-	t.Cleanup(certified.Close)
-	m := newMetrics(zap.NewNop(), "", func() error { return nil }, nil)
-	on := metricsListen{Address: "127.0.0.1:0", TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Token: "secret"}
-	url, err := m.Serve(on, nil, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
-	require.Regexp(t, `^https://127\.0\.0\.1:\d+/metrics$`, url)
-	for _, test := range []struct {
-		path, authorization string
-		want                int
-	}{
-		{"/metrics", "Bearer secret", http.StatusOK},
-		{"/metrics", "Bearer other", http.StatusUnauthorized},
-		{"/metrics", "", http.StatusUnauthorized},
-		{"/startz", "", http.StatusOK},
-	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(url, "/metrics")+test.path, nil)
-		require.NoError(t, err)
-		request.Header.Set("Authorization", test.authorization)
-		answer, err := certified.Client().Do(request)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, test.want, answer.StatusCode, "%s %s", test.path, test.authorization)
-	}
-	plain, err := http.Get(strings.Replace(url, "https", "http", 1))
-	require.NoError(t, err)
-	require.NoError(t, plain.Body.Close())
-	require.Equal(t, http.StatusBadRequest, plain.StatusCode)
 }

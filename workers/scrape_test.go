@@ -65,7 +65,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
 	}
-	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, inventory.Devices(), inventory.Status)
+	url, err := m.Serve("127.0.0.1:0", inventory.Devices(), inventory.Status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	scrape := func() string {
@@ -129,7 +129,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	server := &historian{}
 	w.client = server
 	m := newMetrics(zap.NewNop(), "", w.starts, w.health)
-	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, nil, nil)
+	url, err := m.Serve("127.0.0.1:0", nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	alive := strings.Replace(url, "/metrics", "/livez", 1)

@@ -332,21 +332,14 @@ func (w *Worker) abreast(g config.Group, whole bool) int {
 }
 
 func (w *Worker) serveMetrics() error {
-	if w.config.Metrics.Address == "" {
+	if w.config.Metrics == "" {
 		return nil
 	}
-	address, err := config.MetricsAddress(w.config.Metrics.Address)
+	address, err := config.MetricsAddress(w.config.Metrics)
 	if err != nil {
 		return err
 	}
-	on := metricsListen{Address: address}
-	if on.TLS, err = w.config.MetricsTLS(); err != nil {
-		return err
-	}
-	if on.Token, err = w.config.MetricsToken(); err != nil {
-		return err
-	}
-	_, err = w.metrics.Serve(on, config.Devices(w.placements), w.inventory.Status)
+	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory.Status)
 	return err
 }
 

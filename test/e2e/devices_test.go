@@ -93,7 +93,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "cuda.py"), []byte(cudaPy), 0o644))
 	c := s.config("gpu", 1)
-	c.Pools[0].Devices, c.Pools[0].Slots, c.Metrics.Address = gpu.Selection{"all"}, slots, "127.0.0.1:0"
+	c.Pools[0].Devices, c.Pools[0].Slots, c.Metrics = gpu.Selection{"all"}, slots, "127.0.0.1:0"
 	c.Pools = append(c.Pools, more...)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}

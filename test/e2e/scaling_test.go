@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 const steadyPy = stepPy + `
@@ -38,7 +37,7 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 	large := s.config
 	port := programtest.FreePort(t)
 	s.config = onCPU(cpuPool{Pool: "light", Slots: 1, TasksDir: s.dir, Dir: s.dir, Store: s.config.Store})
-	s.config.Temporal.Namespace, s.config.Metrics, s.config.Backlog = s.Namespace, config.Metrics{Address: "127.0.0.1:" + port}, []string{"cpu"}
+	s.config.Temporal.Namespace, s.config.Metrics, s.config.Backlog = s.Namespace, "127.0.0.1:"+port, []string{"cpu"}
 	s.work()
 
 	const items = 300

@@ -32,8 +32,9 @@ type Config struct {
 	Pools []Pool `json:"pools"`
 	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
 	Tasks map[string]Task `json:"tasks"`
-	// Metrics are served for Prometheus. Default: nothing is served.
-	Metrics Metrics `json:"metrics"`
+	// Metrics is the host:port where Prometheus finds them; no host is loopback. Default:
+	// nothing is served.
+	Metrics string `json:"metrics"`
 	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
 	Backlog []string `json:"backlog"`
 
@@ -80,13 +81,17 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 // Plan resolves the pools to devices and the tasks to programs, or lists every mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
-	c.Metrics.check(r, c)
+	if c.Metrics != "" {
+		if _, err := MetricsAddress(c.Metrics); err != nil {
+			r.add("metrics", "%v", err)
+		}
+	}
 	for i, pool := range c.Backlog {
 		if err := names.Pool(pool); err != nil {
 			r.add(fmt.Sprintf("backlog[%d]", i), "%v", err)
 		}
 	}
-	if len(c.Backlog) > 0 && c.Metrics.Address == "" {
+	if len(c.Backlog) > 0 && c.Metrics == "" {
 		r.add("backlog", "is a metric; give metrics too, such as 127.0.0.1:9464")
 	}
 	c.Temporal.check(r)

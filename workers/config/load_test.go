@@ -93,7 +93,7 @@ func TestLoad_ABacklogIsAMetric(t *testing.T) {
 	err = c.Validate(onlyCPU(t))
 	require.ErrorContains(t, err, "backlog: is a metric; give metrics too")
 	require.ErrorContains(t, err, "backlog[0]: ")
-	c.Backlog, c.Metrics.Address = []string{"gpu"}, ":9464"
+	c.Backlog, c.Metrics = []string{"gpu"}, ":9464"
 	require.NoError(t, c.Validate(onlyCPU(t)))
 }
 
