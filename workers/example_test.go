@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"log/slog"
 	"os/signal"
 	"syscall"
 
-	sdklog "go.temporal.io/sdk/log"
+	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -23,7 +22,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := workers.New(c, workers.Options{Dedicated: true, Version: "1.2.3", Log: sdklog.NewStructuredLogger(slog.Default())})
+	w, err := workers.New(c, workers.Options{Dedicated: true, Version: "1.2.3", Log: zap.NewExample()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -59,9 +58,8 @@ type Options struct {
 	Grace time.Duration
 	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
-	// Log gets what the worker writes, with its fields: the result of Zap, that of the SDK's
-	// log.NewStructuredLogger for slog, or any other of that type. Default: nothing does.
-	Log log.Logger
+	// Log gets what the worker writes. Default: nothing does.
+	Log *zap.Logger
 	// Notice gets what changes what users of the worker's maps get, each once, in place of
 	// Log. Default: Log has it.
 	Notice func(text string)
@@ -134,7 +132,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 		process.Dedicate()
 	}
 	notices := &notice.List{Say: o.Notice}
-	w := &Worker{o: o, log: zapOf(o.Log), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+	w := &Worker{o: o, log: cmp.Or(o.Log, zap.NewNop()), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())

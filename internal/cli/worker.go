@@ -55,7 +55,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		w, err := workers.New(conf, workers.Options{Dedicated: true, Inventory: inventory, Version: a.Version, Log: workers.Zap(log)})
+		w, err := workers.New(conf, workers.Options{Dedicated: true, Inventory: inventory, Version: a.Version, Log: log})
 		if err != nil {
 			return err
 		}

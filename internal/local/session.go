@@ -171,7 +171,7 @@ func (s *Session) connect(conf config.Config) error {
 		return err
 	}
 	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Dedicated: true, Inventory: s.o.Inventory, Version: s.o.Version,
-		Log: workers.Zap(s.o.Log), Notice: s.notice, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+		Log: s.o.Log, Notice: s.notice, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
 

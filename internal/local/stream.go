@@ -70,7 +70,7 @@ func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte)
 		return err
 	}
 	w, err := workers.New(conf, workers.Options{Alone: true, Dedicated: true, Inventory: o.Inventory, Version: o.Version,
-		Log: workers.Zap(o.Log), Notice: o.Say, StopTimeout: cmp.Or(o.StopTimeout, time.Second)})
+		Log: o.Log, Notice: o.Say, StopTimeout: cmp.Or(o.StopTimeout, time.Second)})
 	if err != nil {
 		return err
 	}

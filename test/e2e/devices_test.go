@@ -108,7 +108,7 @@ func (s *site) imitated(m *gputest.Machine, c config.Config) (*workers.Worker, *
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { inventory.Close() })
 	core, logs := observer.New(zapcore.InfoLevel)
-	w, err := workers.New(c, workers.Options{Client: s.client, Inventory: inventory, Log: workers.Zap(zap.New(core)), StopTimeout: time.Second, Grace: time.Second})
+	w, err := workers.New(c, workers.Options{Client: s.client, Inventory: inventory, Log: zap.New(core), StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	return w, logs

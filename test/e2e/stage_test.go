@@ -52,7 +52,7 @@ func (s *stage) write(name, text string) {
 func (s *stage) work() {
 	s.t.Helper()
 	core, logged := observer.New(zap.WarnLevel)
-	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second, Log: workers.Zap(zap.New(core))})
+	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second, Log: zap.New(core)})
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	s.logged = logged
