@@ -139,12 +139,11 @@ type Pending struct {
 	Activity string `json:"activity"`
 	ID       string `json:"id"`
 	// State is "scheduled", "started", "paused" or "cancel requested".
-	State   string    `json:"state"`
-	Attempt int       `json:"attempt"`
-	Worker  string    `json:"worker,omitempty"`
-	Next    time.Time `json:"next,omitzero"`
-	// Fault is why its last attempt ended.
-	Fault *gpumux.Fault `json:"fault,omitempty"`
+	State   string        `json:"state"`
+	Attempt int           `json:"attempt"`
+	Worker  string        `json:"worker,omitempty"`
+	Next    time.Time     `json:"next,omitzero"`
+	Fault   *gpumux.Fault `json:"fault,omitempty"`
 	// Waiting says why it does not move, such as a store that is full or away.
 	Waiting string `json:"waiting,omitempty"`
 }

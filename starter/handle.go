@@ -23,8 +23,7 @@ import (
 // Handle follows and steers one run of a map.
 type Handle struct {
 	ID, RunID string
-	// Entry is how the caller came to this run.
-	Entry Entry
+	Entry     Entry
 	// Task and Items are of the map; Items is -1 when only the workers can tell.
 	Task  string
 	Items int64

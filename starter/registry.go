@@ -221,8 +221,7 @@ func (e *NotMapError) Error() string {
 
 // NotFoundError says that there is no such map.
 type NotFoundError struct {
-	ID string
-	// Known are IDs of the newest maps.
+	ID    string
 	Known []string
 }
 

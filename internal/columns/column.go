@@ -17,8 +17,7 @@ type column struct {
 	// form is that of arrays, without data; loose is as that of value.array.
 	form  arrays.Array
 	loose bool
-	// has is what its numbers are.
-	has traits
+	has   traits
 }
 
 // joined is the column that can also hold a cell.

@@ -23,8 +23,7 @@ type ranged struct {
 	window []byte
 	start  int64
 	ahead  int64
-	// err is why the file could not be read.
-	err error
+	err    error
 }
 
 func newRanged(from Source, size int64) (*ranged, error) {

@@ -43,9 +43,8 @@ type Options struct {
 type ConnectError struct {
 	// Address is empty when the server went away later.
 	Address, Namespace string
-	// Hint is the next step.
-	Hint string
-	Err  error
+	Hint               string
+	Err                error
 	// settings: it was not even asked.
 	settings bool
 }

@@ -11,10 +11,8 @@ import (
 // Input is a file, or another stream of items.
 type Input struct {
 	// Open opens it when its turn has come.
-	Open func() (io.ReadCloser, error)
-	// Name is the name of the input in errors.
-	Name string
-	// Format is the format of the input. Default JSONLines.
+	Open   func() (io.ReadCloser, error)
+	Name   string
 	Format Format
 	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
 	// to have another is an error then.

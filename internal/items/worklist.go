@@ -57,10 +57,9 @@ func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, fol
 // RestWriter takes runs of items in order. It holds few itself, and writes many into a
 // work list: a source of indices, one per line.
 type RestWriter struct {
-	s      *Sources
-	folder string
-	runs   contract.Runs
-	// list is nil while there is no work list.
+	s           *Sources
+	folder      string
+	runs        contract.Runs
 	list        *lineWriter
 	source      contract.Source
 	file, index *objects.Writer

@@ -58,9 +58,8 @@ func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 
 // Object describes the object under a key.
 type Object struct {
-	Key   string
-	Bytes int64
-	// Changed is when it was last written.
+	Key     string
+	Bytes   int64
 	Changed time.Time
 }
 

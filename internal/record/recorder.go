@@ -60,8 +60,7 @@ type recorder struct {
 	mu      sync.Mutex
 	streams map[*Stream]bool
 	running bool
-	// left is when the last stream left.
-	left time.Time
+	left    time.Time
 	// waiting is how many bytes are not stored, taken how many of them are being written.
 	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int

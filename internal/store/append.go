@@ -28,20 +28,18 @@ const (
 )
 
 // Appender adds results to the folder of a map. A part that is not full yet is replaced
-// by a longer one. Add may be called while a Flush runs.
+// by a longer one. It belongs to one goroutine, but for At.
 type Appender struct {
 	f *Folder
 
-	flush sync.Mutex
 	// growing are the lines of the part that is not full, in order of index.
 	growing     []line
 	growingSize int
-
-	mu sync.Mutex
-	// name is the part's; only a Flush changes it.
-	name partName
 	// pending are lines that are not written yet.
 	pending []line
+
+	mu   sync.Mutex
+	name partName // of the part that grows
 }
 
 // Append starts an Appender with a name of its own. Writers that start later sort behind,
@@ -71,8 +69,6 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text})
 	return nil
 }
@@ -80,26 +76,19 @@ func (a *Appender) Add(r gpumux.Result) error {
 // Flush writes what was added. When it returns nil, all of that survives a crash of the
 // machine. After an error all of it waits for the next Flush.
 func (a *Appender) Flush(ctx context.Context) error {
-	a.flush.Lock()
-	defer a.flush.Unlock()
-	a.mu.Lock()
-	added := a.pending
-	a.pending = make([]line, 0, len(added)) // the next flush has about as many
-	a.mu.Unlock()
-	for len(added) > 0 {
+	added := len(a.pending)
+	for len(a.pending) > 0 {
 		n, size := 0, a.growingSize
-		for n < len(added) && (n == 0 || size+len(added[n].text) <= maxPart) {
-			size += len(added[n].text)
+		for n < len(a.pending) && (n == 0 || size+len(a.pending[n].text) <= maxPart) {
+			size += len(a.pending[n].text)
 			n++
 		}
-		if err := a.extend(ctx, added[:n], size); err != nil {
-			a.mu.Lock()
-			a.pending = append(added, a.pending...)
-			a.mu.Unlock()
+		if err := a.extend(ctx, a.pending[:n], size); err != nil {
 			return err
 		}
-		added = added[n:]
+		a.pending = a.pending[n:]
 	}
+	a.pending = make([]line, 0, added) // the next flush has about as many
 	return nil
 }
 

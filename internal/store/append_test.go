@@ -5,14 +5,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
@@ -148,47 +146,6 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 		for i := range want {
 			require.True(t, want[i] == got[i], i)
 		}
-	})
-}
-
-func TestAppender_AddWhileFlushRuns(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		a := folderOf(t, s, "p").Append()
-		const adders, each = 4, 3000
-		var adding, flushing sync.WaitGroup
-		stop := make(chan struct{})
-		for range 2 {
-			flushing.Go(func() {
-				for {
-					if err := a.Flush(t.Context()); err != nil {
-						t.Error(err)
-						return
-					}
-					select {
-					case <-stop:
-						return
-					default:
-						a.At()
-					}
-				}
-			})
-		}
-		for k := range int64(adders) {
-			adding.Go(func() {
-				for i := range int64(each) {
-					if err := a.Add(value(i*adders+k, "1")); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		adding.Wait()
-		close(stop)
-		flushing.Wait()
-		require.NoError(t, a.Flush(t.Context()))
-		runs, err := s.Runs(t.Context(), "p")
-		require.NoError(t, err)
-		require.Equal(t, contract.Whole(adders*each).Runs, runs)
 	})
 }
 

@@ -52,9 +52,8 @@ type partHead struct {
 	// Version is 1.
 	Version int   `json:"part"`
 	Items   int64 `json:"items"`
-	// First and Last are the first and the last index.
-	First int64 `json:"least"`
-	Last  int64 `json:"most"`
+	First   int64 `json:"least"`
+	Last    int64 `json:"most"`
 	// Bytes is the size of the lines behind the head, Sum their CRC-32C.
 	Bytes int64  `json:"bytes"`
 	Sum   string `json:"crc32c"`
@@ -98,7 +97,6 @@ func (p part) compare(q part) int {
 
 // partError says that a part's contents have changed since it was written.
 type partError struct {
-	// URL is the part's, Problem what is wrong with it.
 	URL, Problem string
 	part         partName
 }

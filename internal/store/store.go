@@ -19,10 +19,8 @@ import (
 
 // Store is a folder of objects behind a URL. Many goroutines may use it.
 type Store struct {
-	Objects *objects.Bucket
-	// Sources are the inputs in it.
-	Sources *items.Sources
-	// identity is nil until it was read.
+	Objects  *objects.Bucket
+	Sources  *items.Sources
 	identity atomic.Pointer[string]
 }
 

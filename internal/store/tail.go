@@ -21,10 +21,8 @@ const lookOnDisk, lookOnServer = 250 * time.Millisecond, time.Second
 type Tail struct {
 	f         *Folder
 	unordered bool
-	// taken are the indexes that were handed out.
-	taken contract.Runs
-	// seen are the parts whose heads were read.
-	seen map[partName]*seenPart
+	taken     contract.Runs
+	seen      map[partName]*seenPart
 }
 
 // seenPart is a part with the progress of the Tail in it.
