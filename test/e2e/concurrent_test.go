@@ -21,27 +21,18 @@ const concurrentPy = `
 import asyncio, os, signal
 import gpumux
 
-running = most = 0
+running = 0
 full = asyncio.Event()
-
-async def among(x, wanted):
-    # with so many others at the same time, once; they all wait for the last one
-    global running, most
-    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
-    running += 1
-    most = max(most, running)
-    if running == wanted: full.set()
-    await asyncio.wait_for(full.wait(), 60)
-    running -= 1
-    return most
-
-@gpumux.concurrent(max=8)
-async def window(x):
-    return await among(x, 8)
 
 @gpumux.concurrent(max=64)
 async def all_60(x):
-    await among(x, 60)
+    # all wait for the last one
+    global running
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    running += 1
+    if running == 60: full.set()
+    await asyncio.wait_for(full.wait(), 60)
+    running -= 1
     if running == 0: full.clear() # for the next map
 
 @gpumux.batch(max=64)
@@ -55,27 +46,13 @@ async def gate(x):
     with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
     return x
 
-def dies(name):
-    with open(os.path.join(os.environ["MARKERS"], name), "a") as f: f.write("x")
-    os.kill(os.getpid(), signal.SIGKILL)
-
 @gpumux.concurrent(max=16)
 async def culprit(x):
     with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
     await asyncio.sleep(0)
-    if x == 61: dies("deaths")
-    return x
-
-@gpumux.concurrent(max=8)
-async def engine(x):
-    if x == 30 and not os.path.exists(os.path.join(os.environ["MARKERS"], "engine")): dies("engine")
-    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
-    await asyncio.sleep(0)
-    return x
-
-@gpumux.concurrent(max=4)
-async def hangs(x):
-    if x == 5: await asyncio.Event().wait()
+    if x == 61:
+        with open(os.path.join(os.environ["MARKERS"], "deaths"), "a") as f: f.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
     return x
 `
 
@@ -86,15 +63,15 @@ func TestConcurrent_ItemsOfASlot(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "concurrent_.py"), []byte(concurrentPy), 0o644))
 	c := s.config("cpu", 1)
-	for _, function := range []string{"window", "all_60", "batch", "gate", "culprit", "engine", "hangs"} {
+	for _, function := range []string{"all_60", "batch", "gate", "culprit"} {
 		c.Tasks[function] = config.Task{Python: "concurrent_.py:" + function, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
 		}}
 	}
 	s.serve(c)
 	s.each(map[string]func(*site){
-		"Overlap": overlap, "TheWindowIsFullOverChunks": fullWindow, "MicroBatchesAreFullFromTheFirst": fullBatches, "MapsShareASlot": sharedSlot,
-		"TheCulpritIsFound": culprit, "ADeathCostsOneRetry": death, "ATimeoutIsOneItems": hang,
+		"TheWindowIsFullOverChunks": fullWindow, "MicroBatchesAreFullFromTheFirst": fullBatches, "MapsShareASlot": sharedSlot,
+		"TheCulpritIsFound": culprit,
 	})
 }
 
@@ -116,16 +93,6 @@ func (s *site) succeeded(sum gpumux.Summary) (n int) {
 		}
 	}
 	return n
-}
-
-// Eight items wait for each other, so the map ends only if eight run at the same time.
-func overlap(s *site) {
-	sum := s.over("window", 100, 100)
-	require.Zero(s.t, sum.Failed)
-	for i, r := range s.results(sum) {
-		require.Equal(s.t, "8", string(r.Value), "item %d: the most at the same time", i)
-	}
-	s.calledOnce(100)
 }
 
 // All 60 items wait for each other, so the map ends only if nobody has to wait for the
@@ -194,53 +161,4 @@ func culprit(s *site) {
 	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
 	require.NoError(s.t, err)
 	require.LessOrEqual(s.t, len(deaths), 2+4+3, "twice among 16, by halves, after others, and alone twice")
-}
-
-// A process that dies of itself costs the items under way one retry each.
-func death(s *site) {
-	sum := s.over("engine", 100, 100)
-	require.Zero(s.t, sum.Failed)
-	require.Equal(s.t, 100, s.succeeded(sum))
-	twice := 0
-	for item, times := range s.seen() {
-		require.LessOrEqual(s.t, times, 2, "item %s", item)
-		twice += times - 1
-	}
-	require.Less(s.t, twice, 16, "those that had begun and were not answered")
-}
-
-// A hang is one item's: the others run again and succeed.
-func hang(s *site) {
-	sum, err := s.run(gpumux.MapInput{Task: "hangs", Range: &gpumux.Range{End: 40}, Ladder: []string{"cpu"}, Chunk: 40,
-		Timeout: gpumux.Duration(2 * time.Second)})
-	require.NoError(s.t, err)
-	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
-	require.Equal(s.t, 39, s.succeeded(sum))
-	require.Equal(s.t, gpumux.FaultTimeout, s.results(sum)[5].Fault.Kind)
-}
-
-// The first item waits, and the results of all others are stored. A kill repeats that
-// one.
-func TestConcurrent_AKillRepeatsWhatWasInFlight(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	s.write("first.py", `
-import asyncio, gpumux, os
-@gpumux.concurrent(max=64)
-async def first(x):
-    while x == 0 and not os.path.exists("open"): await asyncio.sleep(0.01)
-    with open("calls", "a") as f: f.write(f"{x}\n")
-    return x
-`)
-	args := []string{"map", "first.py:first", "--range", "0:200", "--local", "--slots", "1", "--out", "r.jsonl"}
-	p := s.begin(args...)
-	rig.Wait(t, func() bool { return storedItems(t, s.path("state/gpumux/local/*/store")) == 199 }, time.Minute, 20*time.Millisecond, "all but one")
-	require.NoError(t, p.Process.Kill())
-	require.Equal(t, -1, p.code())
-	s.write("open", "")
-	s.run(0, args...)
-	require.Len(t, s.lines(s.file("r.jsonl")), 200)
-	for item, times := range s.calls() {
-		require.Equal(t, 1, times, "item %s", item)
-	}
 }

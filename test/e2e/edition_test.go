@@ -257,20 +257,3 @@ func (s *site) attempts(run client.WorkflowRun) (highest int32) {
 	}
 	return highest
 }
-
-// A stream goes on with the code as it is, also in the share of a slot whose process has
-// ended.
-func TestStream_EditedInTheMiddle(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	s.write("edited.py", editedPy)
-	near(t, s.dir, "first")
-	s.write("in.jsonl", numbers(60))
-	out := s.run(0, "stream", "edited.py:fatal", "--in", "in.jsonl", "--slots", "1", "--pool", "cpu")
-	counts := map[string]int{}
-	for _, line := range s.lines(out.stdout.String()) {
-		counts[string(line["value"])]++
-	}
-	require.Len(t, counts, 2)
-	require.Equal(t, 60, counts[`"first"`]+counts[`"another"`])
-}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 // TestMap_Kinds has a map of each kind, one after the other on the same workers. With
@@ -36,10 +34,10 @@ func TestMap_Kinds(t *testing.T) {
 	s.serve(halves)
 	s.each(map[string]func(*site){
 		"InlineItems": inlineItems, "TenThousandItemsFromASource": tenThousandItems, "FreshHasAProcessPerItem": freshProcesses,
-		"PartialFailureIsAResult": partialFailure, "DeathsAreRetriedAndPoisonItemsRecorded": deaths, "InlineDeathsKeepWhatHadFinished": inlineDeaths,
+		"DeathsAreRetriedAndPoisonItemsRecorded": deaths, "InlineDeathsKeepWhatHadFinished": inlineDeaths,
 		"MemoryFaultsClimbTheLadder": memoryFaults, "WantOfMemoryGetsTheWholeDevice": wholeDevice, "CancelReachesTheProcess": cancelled,
-		"ATimeoutIsAFault": timedOut, "AnUnknownTaskSaysWhatThereIs": unknownTask, "LargeResultsGoThroughTheStore": largeResults,
-		"PauseAndResume": paused, "ACancelledMapGoesOnWhereItWas": cancelledAndContinued, "ALargeMapRunsInSegments": segments,
+		"LargeResultsGoThroughTheStore": largeResults,
+		"PauseAndResume":                paused, "ALargeMapRunsInSegments": segments,
 		"WhatTakesSlotsHasAFairnessKey": fairness,
 	})
 }
@@ -89,21 +87,6 @@ func freshProcesses(s *site) {
 	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Mode: gpumux.ModeFresh})
 	require.NoError(s.t, err)
 	require.Equal(s.t, 20, s.processes(sum))
-}
-
-func partialFailure(s *site) {
-	in := gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}}
-	sum, err := s.run(in)
-	require.NoError(s.t, err)
-	require.EqualValues(s.t, 6, sum.Succeeded)
-	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 3}, sum.Faults)
-	r := s.results(sum)
-	require.Equal(s.t, "3 is a multiple of three", r[2].Fault.Message)
-	require.Equal(s.t, "ValueError", r[2].Fault.Class)
-
-	in.MaxFailures = "0"
-	_, err = s.run(in)
-	require.ErrorContains(s.t, err, "is a multiple of three")
 }
 
 // dying is a source of n items of which one in a hundred ends its process once and one in
@@ -209,21 +192,6 @@ func cancelled(s *site) {
 	s.keep(run)
 }
 
-func timedOut(s *site) {
-	sum, err := s.run(gpumux.MapInput{Task: "slow", Items: items(0, 600, 0), Ladder: []string{"small"}, Timeout: gpumux.Duration(time.Second / 2)})
-	require.NoError(s.t, err)
-	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
-	require.EqualValues(s.t, 2, sum.Succeeded)
-}
-
-func unknownTask(s *site) {
-	_, err := s.run(gpumux.MapInput{Task: "dubble", Items: items(1), Ladder: []string{"cpu"}})
-	f := workflows.FaultOf(err)
-	require.NotNil(s.t, f, "%v", err)
-	require.Equal(s.t, gpumux.FaultBadInput, f.Kind)
-	require.Contains(s.t, f.Error(), "double")
-}
-
 func largeResults(s *site) {
 	sum, err := s.run(gpumux.MapInput{Task: "big", Items: items(10, 5<<20, 300<<10, 10, 300<<10, 10), Ladder: []string{"cpu"}, Chunk: 2})
 	require.NoError(s.t, err)
@@ -244,24 +212,6 @@ func paused(s *site) {
 	require.NoError(s.t, run.Get(s.t.Context(), &sum))
 	require.EqualValues(s.t, 3, sum.Succeeded)
 	s.keep(run)
-}
-
-func cancelledAndContinued(s *site) {
-	in := gpumux.MapInput{Task: "call", Source: s.source(numbers(2000)), Ladder: []string{"cpu"}, Output: "maps/c/results.jsonl", Chunk: 50, Window: 1}
-	run := s.start(in)
-	lines := func() int {
-		data, err := os.ReadFile(s.calls)
-		require.NoError(s.t, err)
-		return bytes.Count(data, []byte("\n"))
-	}
-	rig.Wait(s.t, func() bool { return lines() > 200 }, time.Minute, time.Millisecond)
-	require.NoError(s.t, s.client.CancelWorkflow(s.t.Context(), run.GetID(), ""))
-	require.Error(s.t, run.Get(s.t.Context(), nil))
-	before := lines()
-	sum, err := s.run(in)
-	require.NoError(s.t, err)
-	s.results(sum)
-	require.LessOrEqual(s.t, lines()-2000, 1, "of %d items that had run only the one under way runs again", before)
 }
 
 func segments(s *site) {

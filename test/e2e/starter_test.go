@@ -33,7 +33,7 @@ func TestStarter_Kinds(t *testing.T) {
 	}{
 		{"WithoutWorkers", withoutWorkers}, // which starts the worker of the others
 		{"ListAndShow", listAndShow}, {"SameCallAtOnceIsOneMap", sameCall}, {"FinishedRunsAnewWithoutIDAndIsFoundWithOne", finished},
-		{"Canceled", canceled}, {"Terminated", terminated}, {"AMapByNameGoesOnUnderItsOutput", byName}, {"RetryRunsFailedItems", retries},
+		{"Terminated", terminated}, {"AMapByNameGoesOnUnderItsOutput", byName}, {"RetryRunsFailedItems", retries},
 		{"RetryFindsTheMapWhateverItsOptions", retryWithOptions}, {"PauseResumeWindowAndProgress", steered}, {"FailedMapsCarryTheirFault", failedMaps},
 		{"FaultsNameTheirItem", namedItems}, {"AnArgumentOfMegabytes", largeArgument}, {"TheValuesOfAMap", valuesOfMap}, {"ASchedule", schedule},
 		{"AServerWithoutStandaloneActivities", olderServer},
@@ -184,10 +184,6 @@ func finished(s *stage) {
 	_, err := s.Start(s.t.Context(), m)
 	require.ErrorAs(s.t, err, new(*starter.RefusedError))
 	require.ErrorContains(s.t, err, "step:double over 5 items")
-}
-
-func canceled(s *stage) {
-	goesOn(s, starter.StatusCanceled, func(h *starter.Handle) error { return h.Cancel(s.t.Context()) })
 }
 
 func terminated(s *stage) {

@@ -115,26 +115,3 @@ func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 	}
 	require.Positive(t, refused, "both workers answer on the queue of light activities")
 }
-
-// Scattered work costs as much as the same in a row: chunks of many items, not an
-// activity each.
-func TestTrust_ScatteredWorkRunsInChunks(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	in := gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 30_000}, Ladder: []string{"cpu"}, Output: "d/double.jsonl"}
-	whole, err := s.run(in)
-	require.NoError(t, err)
-	// Every third result is taken away.
-	for _, path := range s.partFilesOf("d") {
-		require.NoError(t, os.Remove(path))
-	}
-	s.keepResults("d/double.jsonl", func(i int64) bool { return i%3 != 0 })
-	scattered, err := s.run(in)
-	require.NoError(t, err)
-	require.EqualValues(t, 30_000, scattered.Succeeded)
-	require.LessOrEqual(t, scattered.Chunks, 2*whole.Chunks)
-	for i, r := range s.results(scattered) {
-		require.Equal(t, fmt.Sprint(2*i), string(r.Value))
-	}
-}
