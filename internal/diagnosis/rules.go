@@ -77,9 +77,6 @@ var rules = []rule{
 	{stack: "CUDA", codes: []int{226}, text: re(`invalid access of peer GPU memory over nvlink|cudaErrorContained|CUDA_ERROR_CONTAINED`), kind: gpumux.FaultCrash, poisoned: true, device: true, mpsWide: true, hint: hintDevice},
 	{stack: "CUDA", codes: []int{911}, text: re(`cudaErrorExternalDevice|CUDA_ERROR_EXTERNAL_DEVICE|async error has occ?urr?ed in external entity`), kind: gpumux.FaultCrash, poisoned: true, device: true, mpsWide: true, hint: hintDevice},
 	{stack: "CUDA", codes: []int{709}, text: re(`context is destroyed|cudaErrorContextIsDestroyed|CUDA_ERROR_CONTEXT_IS_DESTROYED`), kind: gpumux.FaultCrash, poisoned: true, hint: hintKernel},
-	{stack: "ROCm", text: re(`Memory access fault by GPU node`), kind: gpumux.FaultCrash, poisoned: true, hint: "a kernel read or wrote outside of its memory; the process is replaced; run the item alone with AMD_SERIALIZE_KERNEL=3"},
-	{stack: "Level Zero", text: re(`(?:UR|ZE)_RESULT_ERROR_DEVICE_LOST`), kind: gpumux.FaultCrash, poisoned: true, device: true, hint: hintDevice},
-	{stack: "Vulkan", text: re(`ErrorDeviceLost|VK_ERROR_DEVICE_LOST`), kind: gpumux.FaultCrash, poisoned: true, device: true, hint: hintDevice},
 
 	// MPS: between process and server, so no fault of the item.
 	{stack: "MPS", codes: []int{805}, text: re(`ErrorMpsConnectionFailed|ERROR_MPS_CONNECTION_FAILED|MPS client failed to connect to`), kind: gpumux.FaultCrash, poisoned: true, blameless: true, hint: "no MPS server answers in CUDA_MPS_PIPE_DIRECTORY; check that its daemon runs and that both name the same folder"},
@@ -101,7 +98,7 @@ var rules = []rule{
 	{stack: "vLLM", also: "ValueError", text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.FaultDeviceOOM, either: true, hint: hintVLLM},
 
 	// Device memory, by text: classes get lost in R, in wrappers and in other languages.
-	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac|Allocation on device \d+ would exceed allowed memory`), kind: gpumux.FaultDeviceOOM},
+	{stack: "PyTorch", text: re(`\b(?:CUDA|MPS backend) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac|Allocation on device \d+ would exceed allowed memory`), kind: gpumux.FaultDeviceOOM},
 	{stack: "TensorFlow on the CPU", text: re(`OOM when allocating tensor[^\n]* by allocator (?:mkl_)?cpu`), kind: gpumux.FaultHostOOM},
 	{stack: "TensorFlow", text: re(`OOM when allocating tensor`), kind: gpumux.FaultDeviceOOM},
 	{stack: "JAX/XLA", text: re(`RESOURCE_EXHAUSTED:[^\n]{0,300}(?:out of memory|failed to allocate)|Resource exhausted: (?:Out of memory|Failed to allocate)`), kind: gpumux.FaultDeviceOOM, either: true},
@@ -109,11 +106,9 @@ var rules = []rule{
 	{stack: "Numba", text: re(`Call to cuMem\w* results in CUDA_ERROR_OUT_OF_MEMORY`), kind: gpumux.FaultDeviceOOM},
 	{stack: "RMM", text: re(`std::bad_alloc: out_of_memory|rmm::out_of_memory|RMM failure[^\n]*(?:Maximum pool size exceeded|Exceeded memory limit)|RMM_FAIL[^\n]*out_of_memory`), kind: gpumux.FaultDeviceOOM},
 	{stack: "ONNX Runtime", text: re(`Failed to allocate memory for requested buffer of size|Available memory of \d+ is smaller than requested bytes of`), kind: gpumux.FaultDeviceOOM, either: true},
-	{stack: "ggml", text: re(`(?:cuda|hip|musa)Malloc\w* failed: out of memory|(?:failed|unable) to allocate (?:CUDA|ROCm|Vulkan|SYCL|MTL|Metal|MUSA|CANN|OpenCL)\d*(?:_Split)? buffer|ggml_vulkan: Device memory allocation of size \d+ failed`), kind: gpumux.FaultDeviceOOM},
-	{stack: "Vulkan", text: re(`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY`), kind: gpumux.FaultDeviceOOM},
+	{stack: "ggml", text: re(`cudaMalloc\w* failed: out of memory|(?:failed|unable) to allocate (?:CUDA|Vulkan)\d*(?:_Split)? buffer|ggml_vulkan: Device memory allocation of size \d+ failed`), kind: gpumux.FaultDeviceOOM},
 	{stack: "CUDA.jl", text: re(`Out of GPU memory trying to allocate`), kind: gpumux.FaultDeviceOOM},
-	{stack: "Level Zero", text: re(`(?:UR|ZE)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY|UR_RESULT_ERROR_OUT_OF_RESOURCES`), kind: gpumux.FaultDeviceOOM},
-	{stack: "CUDA", codes: []int{2}, text: re(`(?:CUDA|HIP)(?: driver| runtime)? error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory|Cuda failure(?: \d+)? 'out of memory'`), kind: gpumux.FaultDeviceOOM},
+	{stack: "CUDA", codes: []int{2}, text: re(`CUDA(?: driver| runtime)? error: out of memory|cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|Cuda failure(?: \d+)? 'out of memory'`), kind: gpumux.FaultDeviceOOM},
 	{stack: "cuBLAS and kin", text: re(`CUBLAS_STATUS_ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED when calling .?cublasCreate|CUDNN_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES)|CUFFT_ALLOC_FAILED|CURAND_STATUS_ALLOCATION_FAILED`), kind: gpumux.FaultDeviceOOM, weak: true},
 	{stack: "cuDNN", text: re(`CUDNN_STATUS_NOT_SUPPORTED|Unable to find a valid cuDNN algorithm to run convolution`), kind: gpumux.FaultDeviceOOM, weak: true, hint: hintWeak},
 

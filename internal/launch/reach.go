@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -36,10 +35,6 @@ func (t Task) Code() Code {
 	return Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
-// asking has a channel for each question, full while the question is open. So a file
-// system that hangs costs one thread per question.
-var asking sync.Map
-
 // Edition is the edition of the task's code as its files are now. It is a *HangError if
 // the file systems of the task's program and folder do not answer within limit, at most a
 // minute. A start that hangs there would hold up the whole program: Go's collector waits
@@ -57,22 +52,16 @@ func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &HangError{fmt.Sprintf("the file system of %s did not answer for %s", where, limit)})
 	defer cancel()
-	one, _ := asking.LoadOrStore(fmt.Sprint(program, code), make(chan struct{}, 1))
-	turn, found := one.(chan struct{}), make(chan string, 1)
-	for free := turn; ; {
-		select {
-		case free <- struct{}{}:
-			free = nil
-			go func() {
-				defer func() { <-turn }()
-				touch(program, t.Dir)
-				found <- code.Edition()
-			}()
-		case text := <-found:
-			return text, nil
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		}
+	found := make(chan string, 1)
+	go func() {
+		touch(program, t.Dir)
+		found <- code.Edition()
+	}()
+	select {
+	case text := <-found:
+		return text, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
 	}
 }
 

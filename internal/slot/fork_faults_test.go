@@ -195,35 +195,3 @@ def item(x): return x
 	require.Equal(t, 1, f.imports())
 	require.Empty(t, f.logged("could not be forked"))
 }
-
-// Idle templates cost memory that no budget counts. So only those used last stay.
-func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
-	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"
-	for i := range 8 {
-		module += fmt.Sprintf("def item%d(x): return 'gpumux.process.template' in sys.modules\n", i)
-	}
-	f := newForge(t, module)
-	s := f.slot("cpu/0", nil)
-	use := func(functions ...int) {
-		t.Helper()
-		for _, i := range functions {
-			require.Equal(t, []string{"true"}, f.run(s, fmt.Sprintf("item%d", i), 0))
-		}
-	}
-	templates := func() int { // each has children that wait, and look like it
-		waiting := slices.DeleteFunc(marked(t, f.mark), func(each string) bool { return !isTemplate(each) })
-		return len(slices.DeleteFunc(f.pids(), func(pid int) bool {
-			return !slices.ContainsFunc(waiting, func(each string) bool { return strings.HasPrefix(each, fmt.Sprintf("/proc/%d/", pid)) })
-		}))
-	}
-	use(0, 1, 2, 3, 4, 0, 5, 6)
-	require.Equal(t, 7, f.imports())
-	rig.Wait(t, func() bool { return templates() == 5 }, time.Minute, 5*time.Millisecond)
-	use(0, 3, 4, 5, 6)
-	require.Equal(t, 7, f.imports(), "none of them was ended")
-	use(1)
-	require.Equal(t, 8, f.imports())
-	f.slot("cpu/1", nil) // one more slot allows one more template
-	use(2, 3, 1, 4, 5, 6)
-	require.Equal(t, 9, f.imports())
-}

@@ -39,7 +39,6 @@ func newOwner(s *Slot, templates *template.Set, o Options) *owner {
 	if templates == nil {
 		made.templates, made.ownSet = template.NewSet(o.Log), true
 	}
-	made.templates.Share(1)
 	return made
 }
 
@@ -61,7 +60,6 @@ func (o *owner) serveAll() {
 		case <-o.slot.life.Done():
 			o.retire(true, "slot stops")
 			os.RemoveAll(o.scratch.dir)
-			o.templates.Share(-1)
 			if o.ownSet {
 				o.templates.Close()
 			}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -33,8 +34,6 @@ const (
 	// fork would break. failedLimit is the same after a failure that may pass.
 	unfitLimit  = 24 * time.Hour
 	failedLimit = 5 * time.Minute
-	// spareTemplates is how many templates may live beyond one per slot.
-	spareTemplates = 4
 )
 
 // Set holds the templates of one worker: one per task, device and budget. Slots share
@@ -46,7 +45,6 @@ type Set struct {
 
 	mu     sync.Mutex // guards what follows
 	known  map[string]*template
-	slots  int
 	closed bool
 	all    sync.WaitGroup
 }
@@ -68,13 +66,6 @@ func (ts *Set) Close() {
 	}
 	ts.mu.Unlock()
 	ts.all.Wait()
-}
-
-// Share changes the number of slots that use the templates.
-func (ts *Set) Share(slots int) {
-	ts.mu.Lock()
-	ts.slots += slots
-	ts.mu.Unlock()
 }
 
 // Child is a forked process. Edition is the edition of its template's code.
@@ -143,34 +134,12 @@ func (ts *Set) current(task launch.Task, o session.Options, edition string) *tem
 		if t != nil {
 			t.stop()
 		}
-		ts.makeRoom(now)
+		maps.DeleteFunc(ts.known, func(_ string, other *template) bool { return other.stopping() && !other.refused.After(now) })
 		t = newTemplate(ts, task, o, edition)
 		ts.known[key] = t
 		ts.all.Go(t.live)
 	}
-	t.asked = now
 	return t
-}
-
-// makeRoom forgets templates that have ended. If there is no room for another, it ends
-// the one that was used least recently.
-func (ts *Set) makeRoom(now time.Time) {
-	live, last := 0, (*template)(nil)
-	for key, t := range ts.known {
-		switch {
-		case !t.stopping():
-			live++
-			if last == nil || t.asked.Before(last.asked) {
-				last = t
-			}
-		case !t.refused.After(now):
-			delete(ts.known, key)
-		}
-	}
-	if live >= spareTemplates+ts.slots && last != nil {
-		ts.log.Info("a template ends, since others were used more recently", zap.String("task", last.task.Name))
-		last.stop()
-	}
 }
 
 // refuse ends the template. Another is not started within limit, unless the code changes.

@@ -31,9 +31,8 @@ type template struct {
 	// ctx ends when the template is to end.
 	ctx  context.Context
 	stop context.CancelFunc
-	// The set's lock guards these. asked is when a child was last requested. Until refused,
-	// no other template is started for this code.
-	asked, refused time.Time
+	// refused is until when no other template is started for this code; under the set's lock.
+	refused time.Time
 
 	// process is set before ready closes. It is nil if the template must not fork.
 	ready   chan struct{}

@@ -11,13 +11,13 @@ import (
 
 // template is never made: a program adopts no orphans here.
 type template struct {
-	all            *Set
-	task           launch.Task
-	o              session.Options
-	edition        string
-	asked, refused time.Time
-	process        *session.Session
-	ready          chan struct{}
+	all     *Set
+	task    launch.Task
+	o       session.Options
+	edition string
+	refused time.Time
+	process *session.Session
+	ready   chan struct{}
 }
 
 func newTemplate(*Set, launch.Task, session.Options, string) *template        { return nil }

@@ -35,8 +35,6 @@ func TestConn_Read_SaysWhatWasWrong(t *testing.T) {
 		{"busy of another length", "process", `{"type":"results","run":1,"sizes":[1],"busy":[]}` + "\n1", "0 entries in busy"},
 		{"busy below zero", "process", `{"type":"results","run":1,"sizes":[1],"busy":[-1]}` + "\n1", "busy[0] is -1"},
 		{"attempts of another length", "process", `{"type":"results","run":1,"sizes":[1],"busy":[0],"attempts":[1,1]}` + "\n1", "2 entries in attempts"},
-		{"a live byte too many", "process", `{"type":"posted","board":8,"allocators":{"live":3,"reserved":2}}` + "\n", "of 2;"},
-		{"less than nothing", "process", `{"type":"posted","board":8,"allocators":{"live":-1,"reserved":2}}` + "\n", "-1 live bytes"},
 		{"run zero", "process", `{"type":"results","run":0,"sizes":[1],"busy":[0]}` + "\n1", "runs count from 1"},
 		{"position below zero", "process", `{"type":"progress","run":1,"n":-1,"value":1}` + "\n", "positions from 0"},
 		{"fault without fault", "process", `{"type":"fault"}` + "\n", "what was raised"},
