@@ -88,7 +88,6 @@ func (c *Census) Round() error {
 	return nil
 }
 
-// adopt puts new processes into the trees of their parents or groups.
 func (c *Census) adopt(fresh map[int]processRow) {
 	for changed := true; changed; {
 		changed = false

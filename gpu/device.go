@@ -173,7 +173,6 @@ func Largest(all []Process) string {
 // unknown is the status of a silent device.
 func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -1} }
 
-// cpuDevice describes this host as a device.
 func cpuDevice() Device {
 	m, _ := thisHost.memory()
 	return Device{Index: -1, Kind: KindCPU, UUID: CPU, Name: cmp.Or(thisHost.cpuName(), runtime.GOARCH+" processor"), Memory: m.Total}
@@ -194,7 +193,6 @@ func cpuStatus(d Device) (Status, error) {
 	return s, nil
 }
 
-// shared fills in how the processes of a device share it.
 func (s *Status) shared(daemon bool) {
 	clients, turns := 0, 0
 	server := false
@@ -220,5 +218,4 @@ func (s *Status) shared(daemon bool) {
 	}
 }
 
-// mpsDaemon reports whether an MPS control daemon is where CUDA looks for it.
 func mpsDaemon() bool { return mps.Listens(mps.Pipe()) }

@@ -18,7 +18,6 @@ func (h host) read(parts ...string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(append([]string{h.root}, parts...)...))
 }
 
-// cpuName is the first model name of /proc/cpuinfo; empty where the kernel gives none.
 func (h host) cpuName() string {
 	data, _ := h.read("proc/cpuinfo")
 	return field(data, "model name", ":")

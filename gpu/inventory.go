@@ -34,12 +34,11 @@ type driver interface {
 // Inventory is the devices of this host, for many goroutines. A question about one device
 // is answered within about 2 s, or with ErrSilent.
 type Inventory struct {
-	driver  driver // nil without NVML
-	static  bool
-	list    []Device
-	hidden  []Device // by CUDA_VISIBLE_DEVICES
-	reasons []string
-	// warnings are about GPUs that failed.
+	driver   driver // nil without NVML
+	static   bool
+	list     []Device
+	hidden   []Device // by CUDA_VISIBLE_DEVICES
+	reasons  []string
 	warnings []string
 	// sign is evidence of a GPU on the host, where none can be used.
 	sign string

@@ -25,7 +25,6 @@ func openDriver(ctx context.Context, path string) (driver, error) {
 	return openNVML(ctx, nvml.New(nvml.WithLibraryPath(found)))
 }
 
-// nvmlDriver answers through NVML, which may be called from many threads.
 type nvmlDriver struct {
 	lib       nvml.Interface
 	patience  time.Duration // longest wait for an answer
@@ -66,7 +65,6 @@ func openNVML(ctx context.Context, lib nvml.Interface) (*nvmlDriver, error) {
 
 const hintSilent = "see what nvidia-smi and dmesg say; the host may have to restart"
 
-// initError says what to do about a driver that is there but not ready.
 func initError(ret nvml.Return) error {
 	hint := "see what nvidia-smi says"
 	switch ret {

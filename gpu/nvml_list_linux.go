@@ -46,7 +46,6 @@ func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []erro
 	return out, problems, ctx.Err()
 }
 
-// begin counts the GPUs.
 func (d *nvmlDriver) begin() ([]Device, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -64,7 +63,6 @@ func (d *nvmlDriver) begin() ([]Device, error) {
 	return gpus, nil
 }
 
-// list describes one GPU and its instances.
 func (d *nvmlDriver) list(info Device) ([]nvmlDevice, error) {
 	handle, ret := d.lib.DeviceGetHandleByIndex(info.Index)
 	if ret != nvml.SUCCESS {

@@ -37,7 +37,6 @@ var loaded struct {
 	path string
 }
 
-// load finds the first library that is an NVML, and keeps it mapped.
 func load(paths []string) (string, error) {
 	loaded.Lock()
 	defer loaded.Unlock()

@@ -135,7 +135,6 @@ func (inv *Inventory) filter(match func(Device) bool) []Device {
 	return out
 }
 
-// existing lists what can be named.
 func (inv *Inventory) existing() string { return "this host has " + names(inv.list) }
 
 func names(devices []Device) string {
@@ -173,7 +172,6 @@ func visible(devices []Device, spec string) []Device {
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !kept[d.UUID] })
 }
 
-// conditionsOf writes the conditions of a YAML mapping as one part of a Selection.
 func conditionsOf(fields map[string]any) (string, error) {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -190,7 +188,6 @@ func conditionsOf(fields map[string]any) (string, error) {
 	return text, nil
 }
 
-// squeeze is a name without what people leave out.
 func squeeze(name string) string { return strings.ToLower(strings.Join(strings.Fields(name), "")) }
 
 // parseConditions reads conditions such as model=H100 memory>=40GiB, which all must hold.
@@ -221,7 +218,6 @@ func parseConditions(text string) (meets []func(Device) bool, err error) {
 	return meets, nil
 }
 
-// meeting are the GPUs and instances that meet conditions.
 func (inv *Inventory) meeting(conditions string) ([]Device, error) {
 	meets, err := parseConditions(conditions)
 	if err != nil {

@@ -76,7 +76,6 @@ func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	return gone, nil
 }
 
-// remove deletes a folder, or an input with its index.
 func (p Pruned) remove(ctx context.Context, st *store.Store) error {
 	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
 		if err := st.Objects.DeleteAll(ctx, source[1]+".index"); err != nil {

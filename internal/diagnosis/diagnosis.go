@@ -163,7 +163,6 @@ func judge(e Evidence) Diagnosis {
 	return plain(gpumux.FaultCrash, cmp.Or(oneLine(e.Protocol), "the task process gave neither a result nor a reason"))
 }
 
-// fromException classifies an exception that the process reported.
 func fromException(e Evidence, raised []subject) Diagnosis {
 	f, ok := match(raised, e.Code, e.admits)
 	if ok && (f.rule.weak || f.rule.kind == gpumux.FaultDeviceOOM) {
@@ -187,7 +186,6 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 	return d
 }
 
-// fromDeath classifies the end of a process that reported nothing.
 func fromDeath(e Evidence) Diagnosis {
 	sig, shell := deadlySignal(e)
 	if sig == syscall.SIGKILL && e.OOMKills > 0 {

@@ -7,7 +7,6 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// hint is the next step for a kind of fault where no rule knows a better one.
 func hint(e Evidence, d Diagnosis) string {
 	f := &d.Fault
 	switch f.Kind {
@@ -39,7 +38,6 @@ func hint(e Evidence, d Diagnosis) string {
 	return ""
 }
 
-// foreignHint is for a task that chose its device by itself.
 func foreignHint(e Evidence) string {
 	if e.Device == "CPU" {
 		return "a slot on the CPU hides all GPUs: take CUDA_VISIBLE_DEVICES out of the task's code and of what it starts, or use a pool of GPUs"
@@ -48,7 +46,6 @@ func foreignHint(e Evidence) string {
 		" draws (EGL, Vulkan) has to be told the device; for several GPUs use a pool with gpus_per_slot"
 }
 
-// smaller names the thing to make smaller.
 func smaller(e Evidence) string {
 	if e.Batch > 0 {
 		return "a smaller micro-batch (@gpumux.batch)"

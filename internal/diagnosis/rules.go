@@ -11,9 +11,7 @@ import (
 
 // rule says what one wording of a framework's error means.
 type rule struct {
-	// stack is the framework or library that speaks so.
 	stack string
-	// codes are CUDA error numbers that say the same.
 	codes []int
 	// class and text must both match; nil matches anything. Class rules skip the tail.
 	class, text pattern
@@ -30,8 +28,7 @@ type rule struct {
 	// either: the framework says the same of the host's memory. hidden: it says the same
 	// where a slot on the CPU hides the GPUs.
 	either, hidden bool
-	// hint replaces the general hint of the kind.
-	hint string
+	hint           string
 }
 
 const (
@@ -154,7 +151,6 @@ var rules = []rule{
 	{stack: "CUDA", codes: []int{999}, text: re(`CUDA(?: driver| runtime)? error: unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN`), kind: gpumux.FaultCrash, poisoned: true, device: true, hint: hintDevice},
 }
 
-// subject is one text that the rules read.
 type subject struct {
 	class, text string
 	// calm is a tail without progress logs.
@@ -258,7 +254,6 @@ func (f finding) diagnosis() Diagnosis {
 	return d
 }
 
-// message is for an exception that has none.
 func (f finding) message() string {
 	switch {
 	case f.rule.kind == gpumux.FaultDeviceOOM:

@@ -22,7 +22,6 @@ var speakers = []string{
 	"errors", "fmt", "panic", "runtime", // Go
 }
 
-// speaks reports whether the words of an exception of this class count.
 func speaks(class string) bool {
 	first, _, _ := strings.Cut(class, ".")
 	return class == "" || slices.Contains(speakers, first)

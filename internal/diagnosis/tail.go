@@ -32,7 +32,6 @@ func (e Evidence) printed() []subject {
 // about a failed allocation that a smaller one replaced, so no memory rule reads it.
 var progressLog = exact(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
 
-// raisedLine is the line that ends a Python traceback.
 var raisedLine = exact(`^([A-Za-z_][\w.]*)(?:: (.*))?$`)
 
 // tracebacks reads the exceptions that Python printed, in the order of the text. The rest
@@ -110,7 +109,6 @@ func lastLine(text string) string {
 	return oneLine(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
-// oneLine is the first line with something in it, cut when it is long.
 func oneLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if text = strings.TrimSpace(text); len(text) > maxMessage {
@@ -119,7 +117,6 @@ func oneLine(text string) string {
 	return text
 }
 
-// detail is a text to follow a message, if there is any.
 func detail(text string) string {
 	if text == "" {
 		return ""

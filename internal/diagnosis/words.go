@@ -46,7 +46,6 @@ type expression struct {
 	words []string
 }
 
-// re is a pattern that ignores case.
 func re(text string) pattern { return exact(`(?i)` + text) }
 
 func exact(text string) pattern {

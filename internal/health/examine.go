@@ -45,7 +45,6 @@ func (g *Guard) Crowd(p *pool.Pool, name string) (text string, full bool) {
 	return text, full
 }
 
-// Reasons for a cordon.
 const (
 	reasonProbe = "probe"
 	reasonFull  = "full"

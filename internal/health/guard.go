@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// recheckEvery is the time between two checks of cordoned devices.
 const recheckEvery = 10 * time.Second
 
 // Guard keeps new calls off devices that failed, and lets them back when they work again.
@@ -103,7 +102,6 @@ func (g *Guard) cordon(group guarded, reason, why string) {
 	}
 }
 
-// recheck uncordons the devices that work again.
 func (g *Guard) recheck(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {

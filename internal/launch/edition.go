@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// editionLength is how many hexadecimal digits an edition has.
 const editionLength = 6
 
 // An edition tells versions of a task's code apart: it is a short hash of the files that
@@ -88,7 +87,6 @@ func hashOf(files []*sourceFile, words []string) string {
 	return hex.EncodeToString(hash.Sum(nil))[:editionLength]
 }
 
-// sources are the files of the code, and the words that name the rest.
 func (c Code) sources() (files []*sourceFile, words []string) {
 	if len(c.Command) > 0 {
 		return c.command(c.script)
@@ -162,7 +160,6 @@ func (c Code) command(wanted func(at int, word string) bool) (files []*sourceFil
 	return files, words
 }
 
-// systemFolders are the folders of the system's programs.
 var systemFolders = []string{"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/lib/"}
 
 // program is the file of the first word, or empty for one of the system's.

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// reachLimit is how long the file system of a task's files may take to answer.
 const reachLimit = time.Minute
 
 // HangError says that a file system which a start needs did not answer in time. The task

@@ -61,7 +61,6 @@ func (s Slot) limit(env map[string]string) {
 	if s.Smallest == 0 {
 		return
 	}
-	// Rounded down to four places.
 	fraction := max(1, int64(float64(s.Room)/float64(s.Smallest)*10000))
 	text := strconv.FormatFloat(float64(min(fraction, 10000))/10000, 'f', 4, 64)
 	env["XLA_CLIENT_MEM_FRACTION"] = strings.TrimPrefix(text, "0")

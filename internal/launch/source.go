@@ -33,7 +33,6 @@ type sourceFile struct {
 	final bool
 }
 
-// cache has the files that were read, by path.
 var (
 	cacheMu sync.Mutex
 	cache   = map[string]*sourceFile{}

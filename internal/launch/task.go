@@ -74,7 +74,6 @@ func (t Task) Argv(python, r string) []string {
 	return t.Program
 }
 
-// interpreter is the name or path of the task's Python or Rscript.
 func (t Task) interpreter() string {
 	if t.R != "" {
 		return cmp.Or(t.Interpreter, "Rscript")

@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	// placeholder in a word of a command stands for the item.
 	placeholder = "{}"
 	// longestWord is the most bytes that Linux takes in a word of a command, without NUL.
 	longestWord = 128<<10 - 1

@@ -53,7 +53,6 @@ func (e *Enforcer) Confine(o *slot.Options, pool string) {
 	o.Capped = func(c session.Cap) { e.logCap(pool, c) }
 }
 
-// logCap logs once whether a framework keeps to its limit.
 func (e *Enforcer) logCap(pool string, c session.Cap) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Others mentions what holds at least 1/othersShare of a device.
 const othersShare = 16
 
 // Others describes what processes of others hold on a group's devices, if it is much.

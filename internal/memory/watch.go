@@ -48,10 +48,8 @@ type watch struct {
 	wake     chan struct{}
 	// proportional is gpu.ProportionalMemory. It may wait for a process's long system call.
 	proportional func(pids ...int) uint64
-	// host is hostMemory; nil leaves the host unguarded.
-	host func() (gpu.Memory, error)
-	// reserve is what ReserveVariable says; 0 where it says nothing.
-	reserve uint64
+	host         func() (gpu.Memory, error)
+	reserve      uint64
 	// gpus are all GPUs of the host by UUID. A process that uses another GPU than its slot's
 	// is ended.
 	gpus map[string]gpu.Device
@@ -79,7 +77,6 @@ type reading struct {
 	pending bool
 }
 
-// watched is one process of the watch.
 type watched struct {
 	w      *watch
 	pid    int
@@ -134,7 +131,6 @@ func (w *watch) wakeUp() {
 	}
 }
 
-// run runs rounds until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.readers.Wait()
 	timer := time.NewTimer(time.Hour)

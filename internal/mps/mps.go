@@ -69,7 +69,6 @@ func (d Daemon) Quit(ctx context.Context) error {
 	return cmd.Run()
 }
 
-// inherited is the part of this process's environment that the programs get.
 func inherited() (list []string) {
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {

@@ -40,7 +40,6 @@ func killsIn(file string) int {
 	return n
 }
 
-// lineAfter is what follows a text on its line.
 func lineAfter(data []byte, text string) string {
 	_, rest, _ := strings.Cut("\n"+string(data), text)
 	line, _, _ := strings.Cut(rest, "\n")

@@ -20,8 +20,7 @@ const (
 	// outputLimit is how much may be in memory before a trim frees the unread middle. It is
 	// the output of all items that have ended and are not read yet.
 	outputLimit = 16 << 20
-	// trimEvery is the pause between trims.
-	trimEvery = 200 * time.Millisecond
+	trimEvery   = 200 * time.Millisecond
 )
 
 // Output is the file behind standard output and error. It is no pipe: the process never
@@ -33,7 +32,6 @@ const (
 type Output struct {
 	mu   sync.Mutex
 	File *os.File
-	// read is how far the file was read.
 	read int64
 	// freed and kept are where the middle that the trims have freed begins and ends.
 	freed, kept int64

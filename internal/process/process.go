@@ -132,7 +132,6 @@ func (p *Process) Destroy() {
 	}
 }
 
-// ends waits a second at most.
 func (p *Process) ends() bool {
 	select {
 	case <-p.Exited:
@@ -146,7 +145,6 @@ func (p *Process) ends() bool {
 const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
 	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
-// linger is called every second while a killed process does not end.
 func (p *Process) linger() {
 	switch {
 	case p.killed.IsZero():

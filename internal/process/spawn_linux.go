@@ -54,7 +54,6 @@ func startLeader(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// leaders are the processes that await reaps.
 var leaders sync.Map
 
 // await waits until the process has ended, then kills the rest of its group and calls
@@ -100,7 +99,6 @@ func outputFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "gpumux-output"), nil
 }
 
-// release gives the pages between two offsets back to the system.
 func release(file *os.File, start, end int64) {
 	if end > start {
 		unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start, end-start)

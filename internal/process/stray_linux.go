@@ -30,7 +30,6 @@ func (p *Process) killStrays() {
 	}
 }
 
-// killOrphans reports whether there were any.
 func (p *Process) killOrphans() (found bool) {
 	childLock.Lock()
 	defer childLock.Unlock()
@@ -50,7 +49,6 @@ func (p *Process) owns(pid int) bool {
 	return markOf(pid) == p.mark || p.PID != 0 && groupOf(pid) == p.PID
 }
 
-// exitingFlag is the kernel's PF_EXITING.
 const exitingFlag = 4
 
 // lives reports whether a process is there and has not begun to end.
@@ -64,7 +62,6 @@ func lives(pid int) bool {
 	return fields[0][0] != 'Z' && fields[0][0] != 'X' && flags&exitingFlag == 0
 }
 
-// leads reports whether await will reap a process, which leads a group of its own.
 func leads(pid int) bool {
 	_, leader := leaders.Load(pid)
 	return leader

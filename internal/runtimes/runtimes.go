@@ -71,7 +71,6 @@ func write(path string, content []byte) error {
 	return cmp.Or(err, file.Chmod(0o644), file.Close(), os.Rename(file.Name(), path))
 }
 
-// hashOf names a folder for the files.
 func hashOf(files fs.FS) string {
 	sum := sha256.New()
 	walk(files, func(name string, content []byte) error {
@@ -82,7 +81,6 @@ func hashOf(files fs.FS) string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// walk visits the files in order of name.
 func walk(files fs.FS, visit func(name string, content []byte) error) error {
 	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -56,7 +56,6 @@ type Watched interface {
 	AwaitReturn(ctx context.Context) (left int64)
 }
 
-// unwatched stands in where there is no watch.
 type unwatched struct{}
 
 func (unwatched) Busy(bool)      {}
@@ -87,7 +86,6 @@ type Memory struct {
 	read time.Time
 }
 
-// watch lets the watch follow the process that has just started.
 func (m *Memory) watch(pid int, o Options, kill func()) {
 	m.Watched, m.Budget, m.Host = unwatched{}, o.Memory, o.Device == "CPU"
 	if o.Watch == nil {

@@ -51,7 +51,6 @@ func (p *Session) disconnect() {
 	}
 }
 
-// start starts the process in the task's folder with the slot's environment.
 func (p *Session) start(run process.Command, exposure int) error {
 	c, err := process.New(p.options(exposure))
 	if err != nil {
@@ -66,13 +65,11 @@ func (p *Session) start(run process.Command, exposure int) error {
 	return nil
 }
 
-// follow has the process's memory watched and its end awaited.
 func (p *Session) follow() {
 	p.Memory.watch(p.Process.PID, p.o, func() { p.Process.Signal(syscall.SIGKILL) })
 	p.Process.Follow(p.Memory.Close)
 }
 
-// options are those of package process.
 func (p *Session) options(exposure int) process.Options {
 	return process.Options{Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
 }

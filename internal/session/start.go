@@ -84,7 +84,6 @@ func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (
 	return p, nil
 }
 
-// startNow is Start without waiting.
 func startNow(task launch.Task, o Options, channel *os.File) (*Session, error) {
 	argv := task.Argv(o.Runtime, o.RRuntime)
 	p, files, err := connected(task, o)

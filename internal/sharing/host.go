@@ -20,8 +20,7 @@ const (
 	// startLimit bounds a daemon's start, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
-	// askEvery is the pause between two looks at a daemon that starts.
-	askEvery = 50 * time.Millisecond
+	askEvery   = 50 * time.Millisecond
 )
 
 // Host runs the MPS servers of one worker. Close ends those that it has started.
@@ -62,7 +61,6 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	return s, s.start(ctx)
 }
 
-// makeFolder makes the daemons' private folder.
 func (h *Host) makeFolder() (err error) {
 	if h.folder != "" {
 		return nil

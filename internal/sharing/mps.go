@@ -12,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
-// checkMPS is Check of MPS.
 func (l *problems) checkMPS(u Use) {
 	add := l.add
 	const instead = "use sharing: default"
@@ -55,7 +54,6 @@ func share(u Use) int {
 	return int(min(100, math.Round(200/float64(u.Slots))))
 }
 
-// clients are the slots of one pool on a server.
 type clients struct {
 	*server
 	threads   int

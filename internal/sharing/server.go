@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// recycleLimit is how long the processes of a failed server may take to end.
 const recycleLimit = time.Minute
 
 // server is an MPS server and its users.
@@ -114,7 +113,6 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// answers waits until a new daemon takes connections.
 func (s *server) answers(ctx context.Context, p *process.Process) error {
 	for !mps.Listens(s.daemon.Pipe) {
 		select {
@@ -139,7 +137,6 @@ func (s *server) stop() {
 	}
 }
 
-// quit ends a daemon and its server.
 func (s *server) quit(p *process.Process) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()

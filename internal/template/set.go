@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	// idleLimit is how long an unused template lives.
 	idleLimit = 3 * time.Minute
 	// forkLimit bounds a fork and the start of the child. Both take milliseconds.
 	forkLimit = 10 * time.Second

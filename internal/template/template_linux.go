@@ -28,9 +28,8 @@ type template struct {
 	task    launch.Task
 	o       session.Options
 	edition string // of the code, read before the import
-	// ctx ends when the template is to end.
-	ctx  context.Context
-	stop context.CancelFunc
+	ctx     context.Context
+	stop    context.CancelFunc
 	// refused is until when no other template is started for this code; under the set's lock.
 	refused time.Time
 
@@ -137,7 +136,6 @@ func unfit(channel *net.UnixConn) (why string, limit time.Duration) {
 	return "", 0
 }
 
-// fork forks a process. The worker owns it before it runs anything.
 func (t *template) fork(task launch.Task, o session.Options) (*session.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

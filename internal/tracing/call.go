@@ -58,7 +58,6 @@ func (t traced) Done(d calls.Done) {
 	t.Work.Done(d)
 }
 
-// item records an item that has just ended.
 func (c *Call) item(d calls.Done) {
 	now := d.Ended
 	if now.IsZero() {

@@ -16,8 +16,7 @@ const (
 	// BoardSize is a board's size in bytes.
 	BoardSize = boardHead + 1<<20
 	// boardHead is where records begin, behind the offsets of what is published and read.
-	boardHead = 64
-	// recordHead is the size of a record before its value.
+	boardHead  = 64
 	recordHead = 56
 	// boardSkip instead of a value's size says that the next record is at the beginning.
 	boardSkip = math.MaxUint32

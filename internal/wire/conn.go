@@ -92,7 +92,6 @@ func (c *Conn) Read() (Message, error) {
 	return m, nil
 }
 
-// frame reads one frame into memory of its own.
 func (c *Conn) frame() ([]byte, error) {
 	var prefix [4]byte
 	if n, err := io.ReadFull(c.reader, prefix[:]); err != nil {
@@ -153,7 +152,6 @@ func (c *Conn) Unread() int {
 	return len(c.backlog)
 }
 
-// try writes what the stream takes at once.
 func (c *Conn) try(frame []byte) (n int) {
 	if stream, ok := c.stream.(syscall.Conn); ok {
 		if raw, err := stream.SyscallConn(); err == nil {
@@ -163,7 +161,6 @@ func (c *Conn) try(frame []byte) (n int) {
 	return max(0, n)
 }
 
-// follow sends the backlog.
 func (c *Conn) follow() {
 	for more := true; more; {
 		c.writing.Lock()

@@ -28,7 +28,6 @@ func decode(line []byte, to any) error {
 	return nil
 }
 
-// plain parses a message without a body.
 func plain[M Message](line, body []byte) (Message, error) {
 	var m M
 	if err := decode(line, &m); err != nil {
@@ -119,7 +118,6 @@ func sizes(values []json.RawMessage) []int {
 	return list
 }
 
-// check says what is wrong with a message that was read.
 func check(m Message) error {
 	switch m := m.(type) {
 	case Run:
@@ -144,7 +142,6 @@ func check(m Message) error {
 	return nil
 }
 
-// checkPosition checks the run and position of an answer.
 func checkPosition(m Message, run int64, n int) error {
 	if run < 1 || n < 0 {
 		return broken("%s: run %d, n %d; runs count from 1 and positions from 0", m.kind(), run, n)

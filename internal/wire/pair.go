@@ -49,7 +49,6 @@ func Pipes() (worker io.ReadWriteCloser, process []*os.File, err error) {
 	return pipes{read, write}, []*os.File{theirRead, theirWrite}, nil
 }
 
-// pipes is one end of a wire of two pipes.
 type pipes struct {
 	*os.File
 	write *os.File

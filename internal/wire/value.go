@@ -21,7 +21,6 @@ const (
 	Mixed Kind = arrays.Mixed
 )
 
-// maxText is the most bytes of JSON that a value may become.
 const maxText = 1 << 30
 
 // Text is the JSON of a value. A *ProtocolError says what is wrong with it.
