@@ -70,8 +70,7 @@ type run struct {
 	MapInfo
 	FirstRunID string
 	Memo       memo
-	// Unread says that the memo is encoded in a way that is not known here, or that its
-	// codec failed.
+	// Unread says that the memo's codec is missing here, or failed.
 	Unread   error
 	Pending  []*workflowpb.PendingActivityInfo
 	Children []*workflowpb.PendingChildExecutionInfo

@@ -32,10 +32,9 @@ func (s *Starter) Completed(summary gpumux.Summary) *Handle {
 	return h
 }
 
-// Results yields the results of a run, each once and in constant memory: while it goes on
-// as they come. A run that does not complete yields what it left, then an *EndedError. A
-// store that cannot be reached from here is a *NoStoreError, unless the map's summary has
-// its results.
+// Results yields the results of a run, each once and in constant memory, as they come. A
+// run that does not complete yields what it left, then an *EndedError. A store out of
+// reach is a *NoStoreError, unless the map's summary has its results.
 func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Result, error] {
 	parse := results.Parse
 	if o.Arrays {
@@ -55,9 +54,8 @@ func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Re
 	}
 }
 
-// Lines is Results as lines of JSON, as the results file has them, without a newline. A
-// line is valid until the next step. An empty one says that nothing more is there at the
-// moment.
+// Lines is Results as lines of JSON, as in the results file, without newlines, each valid
+// until the next step. An empty one says that nothing more is there at the moment.
 func (h *Handle) Lines(ctx context.Context, o ReadOptions) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		h.read(ctx, o, func(line []byte, err error) bool {

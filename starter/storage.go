@@ -35,8 +35,7 @@ func (s *Starter) OpenStore(ctx context.Context) error {
 	return err
 }
 
-// openStore opens Store, else the workers' own, if it can be the same from here; then its
-// errors are *NoStoreError.
+// openStore opens Store, else the workers' own, whose errors are *NoStoreError.
 func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -117,8 +116,7 @@ func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err erro
 	return src.URL, nil
 }
 
-// placeArg puts an argument that is too large for a history where the workers find it: it
-// is a source of one line.
+// placeArg puts an argument that is too large for a history into a source of one line.
 func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
 	if len(in.Arg) <= gpumux.MaxArg {
 		return nil
@@ -150,8 +148,7 @@ func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, k
 	return st, key, nil
 }
 
-// lines yields the results that a summary holds or names, as stored lines. Arrays are
-// bytes only in the store.
+// lines yields a summary's results as stored lines. Arrays are bytes only in the store.
 func (s *Starter) lines(ctx context.Context, summary gpumux.Summary, arrays bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var st *store.Store

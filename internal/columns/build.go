@@ -36,9 +36,8 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 	return b.NewArray()
 }
 
-// buildLists makes lists of a type: of a fixed size with zeros for those that are null,
-// or of different lengths. The lists inside of them, one for each further dimension, have
-// a fixed size.
+// buildLists makes lists: of a fixed size with zeros for those that are null, or of
+// different lengths. Those inside, one for each further dimension, have a fixed size.
 func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	fixed, _ := t.(*arrow.FixedSizeListType)
 	row := c.form.Size

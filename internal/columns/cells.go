@@ -31,8 +31,6 @@ func appendCell(b []byte, column arrow.Array, i int) ([]byte, error) {
 		return appendBytes(b, column.Value(i)), nil
 	case *array.Dictionary:
 		return appendCell(b, column.Dictionary(), column.GetValueIndex(i))
-	case *array.RunEndEncoded:
-		return appendCell(b, column.Values(), column.GetPhysicalIndex(i))
 	case *extensions.UUIDArray:
 		return appendText(b, column.ValueStr(i)), nil
 	case array.ExtensionArray:

@@ -11,8 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// minAhead is the least that is read at once. As much of the end of a file is read first:
-// it says where all else is.
+// minAhead is the least that is read at once, and first of the end, which has the layout.
 const minAhead = 64 << 10
 
 // ranged reads a file in few large stretches: each may be a request to a server.

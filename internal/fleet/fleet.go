@@ -50,8 +50,7 @@ func (f *Fleet) Searchable(ctx context.Context) bool {
 	return err == nil && attributes[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && attributes[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
-// WaitingFor corrects what a map says that it waits for: without a worker for its ladder
-// that is one, not a slot.
+// WaitingFor says that a map without a worker for its ladder waits for one, not a slot.
 func WaitingFor(reported string, ladder []gpumux.Rung) string {
 	if pool, ok := strings.CutPrefix(reported, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, gpumux.Rung.Served) {
 		return "a worker for pool " + pool

@@ -16,9 +16,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HandOn ends the attempts of dead workers, so that others take their work at once. Dead
-// reports whether the worker of an identity, host/pid, is gone. HandOn returns how many
-// attempts it ended.
+// HandOn ends the attempts of dead workers, so that others take their work at once, and
+// returns how many. Dead reports whether the worker of an identity, host/pid, is gone.
 func (f *Fleet) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
 	handed := 0
 	for w, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {

@@ -12,8 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// beatPatience is how long a heartbeat waits for the codec. Several have to reach the
-// server within its timeout.
+// beatPatience is for the codec: several heartbeats have to come within their timeout.
 const beatPatience = 2 * time.Second
 
 // heartbeats are the encoded details of the last heartbeat by the token of its activity.

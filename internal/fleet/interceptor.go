@@ -127,8 +127,7 @@ func change(ctx context.Context, message proto.Message, f func([]*common.Payload
 	return f(all)
 }
 
-// inBatches replaces payloads by what a codec makes of them; refused is called with those
-// that it refuses.
+// inBatches replaces payloads by what a codec makes of them, or calls refused with them.
 func inBatches(ctx context.Context, all []*common.Payload, codec payloadCodec,
 	apply func(converter.PayloadCodec, []*common.Payload) ([]*common.Payload, error), refused func(*common.Payload, error) error,
 ) error {

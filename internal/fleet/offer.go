@@ -48,8 +48,7 @@ func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 	return f.describe(ctx, gpumux.Queue, 10*time.Second)
 }
 
-// describe asks the worker of a queue what it offers. Input is a contract.DescribeInput,
-// or nothing.
+// describe asks a queue's worker what it offers; input is a contract.DescribeInput.
 func (f *Fleet) describe(ctx context.Context, queue string, patience time.Duration, input ...any) (offer contract.WorkerInfo, err error) {
 	err = f.ask(ctx, queue, patience, &offer, contract.DescribeWorker, input...)
 	if err != nil {
@@ -58,8 +57,7 @@ func (f *Fleet) describe(ctx context.Context, queue string, patience time.Durati
 	return offer, err
 }
 
-// ask runs an activity on a queue. Where the server has no standalone activities, a
-// workflow describes the worker.
+// ask runs an activity on a queue, or a workflow that describes where servers lack those.
 func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, answer any, activity string, input ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -158,8 +156,7 @@ func Running(offers []contract.WorkerInfo, id string) (found []gpumux.RunningIte
 	return found
 }
 
-// Sick says of each device for the rungs of a ladder why it gets no work, if no worker
-// has a healthy one.
+// Sick says why each device for a ladder gets no work, if no worker has a healthy one.
 func Sick(offers []contract.WorkerInfo, ladder []string) (why []string) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {

@@ -73,10 +73,9 @@ func (c *chain) next() ([]byte, position, error) {
 	}
 }
 
-// EachItem calls f with every item of the inputs, each as soon as it has come and valid
-// until f returns; an error of f ends the walk. For a wrong line f gets the mistake
-// instead. Where no line is to blame, such as in a damaged archive, the walk ends with a
-// *gpumux.SourceError.
+// EachItem calls f with every item of the inputs as soon as it has come, valid until f
+// returns; its error ends the walk. For a wrong line f gets the mistake instead. Where
+// no line is to blame, as in a damaged archive, the walk ends with a *gpumux.SourceError.
 func EachItem(inputs []Input, f func(item []byte, wrong *gpumux.SourceError) error) error {
 	from := &chain{inputs: inputs}
 	defer from.close()

@@ -71,7 +71,6 @@ func cutArchive(name string) (inner string, a *archive) {
 }
 
 // unpack decompresses an input that begins like an archive, and reports whether it does.
-// An input whose name ends like an archive's must be one.
 func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
 	const buffer = 256 << 10
 	plain = bufio.NewReaderSize(r, buffer)
@@ -88,19 +87,10 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 			return bufio.NewReaderSize(u, buffer), true, nil
 		}
 	}
-	if _, promised := cutArchive(strings.SplitN(name, "?", 2)[0]); promised != nil {
-		problem := "this is no " + promised.name + " archive, though its name ends like one"
-		if len(head) == 0 {
-			problem = "the " + promised.name + " archive is empty"
-		}
-		return nil, false, &gpumux.SourceError{Name: name, Problem: problem,
-			Hint: "fetch or compress it again, or name it after what it is"}
-	}
 	return plain, false, nil
 }
 
-// peek returns up to n bytes and leaves them unread. It waits for the first alone: the
-// rest of a pipe may come late.
+// peek returns up to n bytes, unread. It waits for one: the rest of a pipe may come late.
 func peek(r *bufio.Reader, n int) ([]byte, error) {
 	if _, err := r.Peek(1); err != nil {
 		return nil, err

@@ -94,9 +94,6 @@ func TestSpool_DamagedArchives(t *testing.T) {
 		"gzip cut in a member": {"in", gz + gz[:len(gz)/2], "in: the gzip archive is cut off"},
 		"zstd cut off":         {"in", zst[:len(zst)-9], "in: the zstd archive is cut off"},
 		"zstd damaged":         {"in", flipped(zst, len(zst)-2), "in: the zstd archive is damaged: "},
-		"named gzip":           {"in.jsonl.gz", "1\n2\n", "in.jsonl.gz: this is no gzip archive, though its name ends like one; fetch or compress it again"},
-		"named zstd":           {"s3://b/in.csv.zst?region=x", "a\n1\n", "this is no zstd archive"},
-		"empty":                {"in.jsonl.gz", "", "the gzip archive is empty"},
 		"bzip2":                {"in", "BZh91AY&SYabc", "compress it with gzip or zstd instead"},
 		"xz":                   {"in", "\xfd7zXZ\x00abc", "compress it with gzip or zstd instead"},
 	} {

@@ -17,8 +17,7 @@ import (
 )
 
 // csvRows are rows of CSV as JSON objects with the header's names, in order. A cell
-// written as a JSON number becomes that number, except in columns of text; every other
-// cell is a string.
+// written as a JSON number becomes one, except in columns of text; others are strings.
 type csvRows struct {
 	r    *csv.Reader
 	name string

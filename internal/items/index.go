@@ -32,8 +32,7 @@ const (
 	skipBytes   = 1 << 20
 )
 
-// position is a place in a source: its byte offset and the CRC-32C of all bytes before
-// it.
+// position is a byte offset in a source, with the CRC-32C of all bytes before it.
 type position struct {
 	offset int64
 	sum    uint32
@@ -68,8 +67,7 @@ func checkOf(numbers ...int64) (sum uint32) {
 	return sum
 }
 
-// indexWriter writes an index as the items go by. It holds the first marks until it knows
-// how large items are.
+// indexWriter holds the first marks of an index until it knows how large items are.
 type indexWriter struct {
 	w      *bufio.Writer
 	stride int64

@@ -14,9 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// Items streams the items start up to but not including end, as Unwrap takes them. The
-// caller may keep each. Nothing follows an error. Damage is a *gpumux.SourceError, and no
-// damaged item is given.
+// Items yields the items start to before end, as Unwrap takes them, for the caller to
+// keep. Nothing follows an error. Damage is a *gpumux.SourceError, and yields no item.
 func (s *Sources) Items(ctx context.Context, src contract.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {

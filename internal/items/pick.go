@@ -34,8 +34,7 @@ func (s *Sources) Pick(ctx context.Context, src contract.Source, runs contract.R
 	return nil
 }
 
-// nearRuns is how many runs are read together: the first one, and those near each other
-// behind it.
+// nearRuns is how many runs are read together: the first, and those close behind it.
 func nearRuns(src contract.Source, runs contract.Runs) int {
 	gap := bridgeBytes / max(1, src.Bytes/max(1, src.Items))
 	n := 1

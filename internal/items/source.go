@@ -88,8 +88,7 @@ func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Sou
 	return src, err
 }
 
-// known is a source that Put has put there, as the end of its index says, and whether the
-// two are whole.
+// known is what Put has put there, as the end of its index says, and whether it is whole.
 func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, whole bool, err error) {
 	key := names.Sources + "/" + hash
 	src = contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Hash: hash}
@@ -104,10 +103,9 @@ func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, 
 	return src, whole, err
 }
 
-// index checks every item of a file in the bucket and writes its index. It writes the
-// items of CSV and compressed files as JSON lines beside the index, and returns these as
-// the Source. The items of a results file, named by gpumux.ValuesOf or FailedOf, are its
-// values or its failed items.
+// index checks every item of a file in the bucket and writes its index. Of CSV and of
+// compressed files it writes JSON lines beside that, which are the Source then. The items
+// of a results file, named by gpumux.ValuesOf or FailedOf, are values or failed items.
 func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
 	name, values, failed := names.CutResults(name)
 	defer func() {

@@ -15,8 +15,7 @@ const (
 	maxFileName = 200
 )
 
-// File returns what is wrong with the name of a file that an item keeps, or nil. It is a
-// plain name, without folders.
+// File returns what is wrong with the name of an item's file, or nil. It has no folders.
 func File(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":

@@ -60,9 +60,8 @@ const (
 // PartsEnding ends the name of a results file's folder; see contract.PartsOf.
 const PartsEnding = ".parts"
 
-// Writable returns why nothing that a caller names may be written under a key, or nil: it
-// is gpumux's own, or lies below the parts of another map. A file system may take upper
-// for lower case.
+// Writable returns why a caller may not write under a key, or nil: it is gpumux's own, or
+// below the parts of another map. A file system may take upper for lower case.
 func Writable(key string) error {
 	lower := strings.ToLower(key)
 	first, _, _ := strings.Cut(lower, "/")
@@ -104,9 +103,8 @@ func Output(name string) error {
 	return Key(path.Base(u.Path))
 }
 
-// ID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows
-// with other IDs too, but never serves them, because its clients send the ID in a header
-// of their calls.
+// ID returns what is wrong with the ID of a workflow, or nil. Temporal starts others too,
+// but never serves them, because its clients send the ID in a header of their calls.
 func ID(id string) error {
 	const maxID = 1000
 	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })

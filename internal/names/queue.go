@@ -18,8 +18,7 @@ const (
 	SearchFailed = "GpumuxFailed"
 )
 
-// Keyword is a search attribute's text: at most the 255 bytes that servers with an SQL
-// database take.
+// Keyword is a search attribute's text: servers with an SQL database take 255 bytes.
 func Keyword(text string) string { return strings.ToValidUTF8(text[:min(len(text), 255)], "") }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -38,8 +37,7 @@ func PoolQueue(pool string) string { return Queue + "." + pool }
 // maxFairnessKey is the most bytes of a fairness key that the server takes.
 const maxFairnessKey = 64
 
-// FairnessKey is a map's own key, by which maps share the slots of a pool: its ID, or for
-// a longer one its SHA-256.
+// FairnessKey is the key by which a map shares pools: its ID, or that one's SHA-256.
 func FairnessKey(id string) string {
 	if len(id) <= maxFairnessKey {
 		return id

@@ -27,8 +27,7 @@ func CutResults(source string) (output string, results, failed bool) {
 	return output, results, false
 }
 
-// Table reports whether a source, a file or URL by its name, is a Parquet or an Arrow
-// file, whose rows are the items.
+// Table reports whether a source is by its name a Parquet or an Arrow file of rows.
 func Table(source string) bool {
 	name, results, _ := CutResults(source)
 	if strings.Contains(name, "://") {
@@ -37,9 +36,8 @@ func Table(source string) bool {
 	return !results && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
-// Columns returns what is wrong with the columns that the items of a source shall have,
-// or nil. Without columns they have all. The error continues a sentence that begins with
-// the word columns.
+// Columns returns what is wrong with the columns to read of a source, or nil; none are
+// all. The error continues a sentence that begins with the word columns.
 func Columns(source string, columns []string) error {
 	if len(columns) > 0 && !Table(source) {
 		return fmt.Errorf("go with Parquet and Arrow files, and %.200q is none by its name", source)

@@ -193,8 +193,7 @@ func (b *Bucket) Key(name string) (string, error) {
 	return key, nil
 }
 
-// Writable returns the key of a name that a caller may write to, such as a folder. The
-// error is a *NameError.
+// Writable is the key of a name that a caller may write to. The error is a *NameError.
 func (b *Bucket) Writable(name string) (string, error) { return b.allowed(name, names.Writable) }
 
 // Output is the key of a results file that a caller names. The error is a *NameError.
@@ -279,8 +278,7 @@ func (b *Bucket) ReadAll(ctx context.Context, name string, buffer []byte) ([]byt
 	return data.Bytes(), err
 }
 
-// ReadExactly reads length bytes of an object. Where it ends before them, the error is a
-// *DamageError.
+// ReadExactly reads length bytes of an object; that it ends before is a *DamageError.
 func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length int64) ([]byte, error) {
 	r, err := b.Read(ctx, name, offset, length)
 	if err != nil {

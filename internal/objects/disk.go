@@ -47,8 +47,7 @@ type diskSink struct {
 	exclusive bool
 }
 
-// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others
-// may have to read the object.
+// newTemporary is os.CreateTemp with the umask's permissions: others may have to read it.
 func newTemporary(dir string) (*os.File, error) {
 	path := filepath.Join(dir, names.Scratch, rand.Text())
 	if err := makeFolders(filepath.Dir(path), 0o777); err != nil {
@@ -92,8 +91,7 @@ func (d *diskSink) abort() {
 	os.Remove(d.Name())
 }
 
-// makeFolders makes a folder and its parents, less the umask, so that they survive a
-// crash of the machine.
+// makeFolders is os.MkdirAll of folders that survive a crash of the machine.
 func makeFolders(dir string, mode fs.FileMode) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err

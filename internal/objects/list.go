@@ -63,8 +63,7 @@ type Object struct {
 	Changed time.Time
 }
 
-// Objects yields every object below a folder. A folder that does not exist is empty.
-// After an error nothing follows.
+// Objects yields every object below a folder, which need not exist. An error is the last.
 func (b *Bucket) Objects(ctx context.Context, folder string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		key, err := b.Key(folder)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -116,6 +117,23 @@ func absent(verb, url string, err error) error {
 		err = fs.ErrNotExist
 	}
 	return fmt.Errorf("%s %s: %w", verb, url, err)
+}
+
+// cause returns the root of an S3 error, without the library's account of the call.
+func cause(err error) error {
+	if network, ok := errors.AsType[*net.OpError](err); ok {
+		return network
+	}
+	for {
+		outer, wraps := errors.AsType[interface {
+			error
+			Unwrap() error
+		}](err)
+		if !wraps || outer.Unwrap() == nil {
+			return err
+		}
+		err = outer.Unwrap()
+	}
 }
 
 // At reads an object by position. Each read is a request to a server. When the object was

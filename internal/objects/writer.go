@@ -17,8 +17,7 @@ const (
 	maxUploadParts = 9000
 )
 
-// Writer writes one object, which appears at Close, whole, or not at all. A Writer
-// belongs to one goroutine.
+// Writer writes one object, which appears at Close, whole, or not. One goroutine owns it.
 type Writer struct {
 	ctx  context.Context
 	b    *Bucket

@@ -76,8 +76,7 @@ type recorder struct {
 // Stream is one chunk's way into the store.
 type Stream struct {
 	r *recorder
-	// fresh has new results in order of arrival, taken those being written; bytes counts
-	// both.
+	// fresh are new results as they came; bytes counts them and the taken ones.
 	fresh        []gpumux.Result
 	bytes, taken int
 	// empty is there while Flush waits, and closed when all is stored.

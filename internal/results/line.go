@@ -79,8 +79,7 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 	return append(to, "}\n"...), nil
 }
 
-// appendValue adds a value on one line: a line break stands between tokens, where a space
-// does as well.
+// appendValue adds a value on one line: between tokens a space does for a line break.
 func appendValue(to, value []byte) []byte {
 	at := len(to)
 	to = append(to, value...)
@@ -148,8 +147,7 @@ func ParseStoredIn(line, buffer []byte) (r gpumux.Result, err error) {
 	return r, nil
 }
 
-// cutArrays cuts a line around its arrays, which are nil where it has none. Head and tail
-// make a line without them.
+// cutArrays cuts a line around its arrays, nil without any. Head and tail make a line.
 func cutArrays(line []byte) (head, packed, tail []byte, err error) {
 	at := bytes.IndexByte(line[:min(len(line), 48)], ',')
 	if at < 0 || !bytes.HasPrefix(line[at:], []byte(arraysField)) {
@@ -217,8 +215,7 @@ type LineReader struct {
 	long []byte
 }
 
-// Next returns a line with its newline, which the last may lack, valid until the next.
-// The end is io.EOF.
+// Next returns a line, valid until the next, with its newline, which the last may lack.
 func (l *LineReader) Next() ([]byte, error) {
 	line, err := l.From.ReadSlice('\n')
 	if err == nil {

@@ -42,8 +42,7 @@ type Appender struct {
 	name partName // of the part that grows
 }
 
-// Append starts an Appender with a name of its own. Writers that start later sort behind,
-// as far as clocks agree.
+// Append starts an Appender. Its name sorts behind earlier ones, as far as clocks agree.
 func (f *Folder) Append() *Appender {
 	id := make([]byte, writerDigits/2)
 	_, _ = rand.Read(id)

@@ -70,10 +70,9 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 	return nil
 }
 
-// Merge writes the results of all parts of a folder into one file in order of index and
-// counts them. Parts may overlap and fill each other's holes. If an index from 0 to
-// Items-1 has no result, nothing is written, and Merged says what is missing. Damaged
-// parts are set aside.
+// Merge counts the results of all parts of a folder and writes them to one file in order
+// of index. Parts may overlap and fill each other's holes. Where an index has no result,
+// nothing is written, and Merged says what is missing. Damaged parts are set aside.
 func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (merged contract.Merged, err error) {
 	defer func() {
 		if err != nil {

@@ -98,8 +98,7 @@ func (f *Folder) manifest(ctx context.Context) (manifest, error) {
 	return f.parseManifest(text, err)
 }
 
-// KeepOwner copies the manifest to a folder that gets the results, so that none are added
-// there for other items.
+// KeepOwner copies the manifest beside the results, so that none come for other items.
 func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -255,9 +255,8 @@ func (o opened) before(p opened) bool {
 	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
 }
 
-// walk yields the lines of parts, valid until the next step, in order of index. Of
-// several with one index it yields the first part's. It calls lost for a part that is
-// damaged or gone.
+// walk yields lines of parts, valid until the next step, in order of index; of several
+// with one index the first part's. It calls lost for a part that is damaged or gone.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (opened, error) {
@@ -302,8 +301,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 	}
 }
 
-// Position is where an Appender stood at some moment: what lies in its parts from Number
-// on was written later.
+// Position is where an Appender stood: what its parts from Number on hold came later.
 type Position struct {
 	Writer string `json:"writer"`
 	Number int    `json:"number"`
@@ -321,8 +319,7 @@ func (w Position) parts(yield func(partName) bool) {
 	}
 }
 
-// Written are the positions behind which parts were written since a moment, by the
-// store's clock.
+// Written are the positions behind which parts were written since, by the store's clock.
 func (f *Folder) Written(ctx context.Context, since time.Time) (all []Position, err error) {
 	numbers := map[string]int{}
 	for o, err := range f.in.Objects(ctx, f.key) {

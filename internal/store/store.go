@@ -42,8 +42,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 // Close closes the connections.
 func (s *Store) Close() error { return s.Objects.Close() }
 
-// Folder is the folder with the parts of a map. It need not exist yet. The error is a
-// *objects.NameError.
+// Folder is that of a map's parts, which need not exist. The error is *objects.NameError.
 func (s *Store) Folder(name string) (*Folder, error) {
 	key, err := s.Objects.Writable(name)
 	if err != nil {
