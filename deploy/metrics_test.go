@@ -19,27 +19,11 @@ import (
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	desc := regexp.MustCompile(`prometheus\.NewDesc\("(\w+)", "[^"]*", \[\]string\{([^}]*)\}`)
-	for _, found := range desc.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
-		for label := range strings.SplitSeq(found[2], ",") {
-			all[found[1]] = append(all[found[1]], strings.Trim(label, ` "`))
+	for _, found := range regexp.MustCompile(`"(gpumux_\w+)",([^\[]*?)(?:\[\]string\{([^}]*)\}|\}\))`).FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
+		all[found[1]] = regexp.MustCompile(`\w+`).FindAllString(found[3], -1)
+		if strings.Contains(found[2], "Buckets") {
+			all[found[1]] = append(all[found[1]], "le")
 		}
-	}
-	counter := regexp.MustCompile(`prometheus\.CounterOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)", "(\w+)"\}`)
-	for _, found := range counter.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
-		all[found[1]] = found[2:]
-	}
-	histogram := regexp.MustCompile(`prometheus\.HistogramOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)"\}`)
-	for _, found := range histogram.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
-		all[found[1]] = []string{found[2], "le"}
-	}
-	gauge := regexp.MustCompile(`prometheus\.GaugeOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)"\}`)
-	for _, found := range gauge.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
-		all[found[1]] = found[2:]
-	}
-	plain := regexp.MustCompile(`prometheus\.CounterOpts\{\s*Name: "(\w+)",[^}]*\}\),`)
-	for _, found := range plain.FindAllStringSubmatch(string(read(t, "workers/metrics.go")), -1) {
-		all[found[1]] = []string{}
 	}
 	require.GreaterOrEqual(t, len(all), 17)
 	return all

@@ -3,8 +3,6 @@ package workers
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,31 +17,15 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-const sizedTasks = `
-import fcntl, os, time
-lock = open(os.environ["LOCK"], "w")
-def alone(item):
-    # one at a time on the whole machine, as on a device that one process saturates
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    time.sleep(0.03)
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    return os.getpid()
-def patient(item):
-    time.sleep(0.02)
-    return os.getpid()
-`
-
 // plant is a pool with slots: auto, and callers that always have work.
 type plant struct {
 	*sizing
 	t    *testing.T
-	task func(name string) launch.Task
 	seen *observer.ObservedLogs
 	// callers is how many calls wait for slots.
 	callers int
@@ -58,32 +40,13 @@ type plant struct {
 	next    int64
 }
 
-// newPlant has real processes on the CPU.
-func newPlant(t *testing.T, max int) *plant {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
-	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
-	require.NoError(t, err)
-	var handles []*pool.Seat
-	for range max {
-		handles = append(handles, &pool.Seat{Group: gpu.CPU, Slot: slot.New(slot.Options{
-			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
-		})})
-	}
-	pl := pool.NewLedger().New("cpu", handles)
-	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
-	return startPlant(t, pl, max, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
-}
-
 // newModel has no processes: an item takes what its task takes by the clock of the test's
 // bubble.
 func newModel(t *testing.T, max int) *plant {
 	t.Helper()
 	pl, seats, fakes := testPool(max, gpu.CPU)
 	device := make(chan struct{}, 1)
-	p := startPlant(t, pl, max, func(name string) launch.Task { return launch.Task{Name: name} })
+	p := startPlant(t, pl, max)
 	p.slots, p.seats, p.nap = fakes, seats, 20*time.Millisecond
 	for _, f := range fakes {
 		f.Do = func(_ context.Context, task launch.Task, call slot.Call) error {
@@ -107,14 +70,14 @@ func newModel(t *testing.T, max int) *plant {
 }
 
 // startPlant searches until the test ends.
-func startPlant(t *testing.T, pl *pool.Pool, max int, task func(name string) launch.Task) *plant {
+func startPlant(t *testing.T, pl *pool.Pool, max int) *plant {
 	core, seen := observer.New(zap.InfoLevel)
 	place := config.Placement{
 		Pool: config.Pool{GPUsPerSlot: 1}, MaxSlots: max,
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
 	s := newSizing(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
-	p := &plant{sizing: s, t: t, task: task, seen: seen, callers: max + 2, results: map[int64]int{}}
+	p := &plant{sizing: s, t: t, seen: seen, callers: max + 2, results: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
@@ -134,7 +97,7 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 	defer p.pool.Release(h)
 	stint := p.Begin(h, task, "", false)
 	defer stint.End()
-	return h.Run(ctx, p.task(task), slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+	return h.Run(ctx, launch.Task{Name: task}, slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
 		for i := first; i < end; i++ {
 			if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
 				return
@@ -277,15 +240,6 @@ func TestSizing_CallsOfALargerNumberAreNotMeasured(t *testing.T) {
 			each.End()
 		}
 	})
-}
-
-// With real processes, whose throughput is the machine's affair, the search ends as well
-// and every item runs once.
-func TestLong_SizingRealProcesses(t *testing.T) {
-	p := newPlant(t, 4)
-	p.work("patient", 8, p.found("patient"))
-	p.work("alone", 8, p.found("alone"))
-	p.ranOnce()
 }
 
 // ranOnce checks that every item has one result.
