@@ -80,13 +80,3 @@ func TestRunChunk_HeartbeatsAreFew(t *testing.T) {
 		}
 	}
 }
-
-// A chunk that was under way for long asks the server before its items run, and so does
-// one whose age the clocks do not tell.
-func TestLate(t *testing.T) {
-	for age, want := range map[time.Duration]bool{
-		0: false, contract.Arrival: false, contract.Arrival + 1: true, -contract.Ending: false, -contract.Ending - 1: true,
-	} {
-		require.Equal(t, want, late(age), age)
-	}
-}

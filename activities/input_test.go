@@ -55,20 +55,15 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		args     []any
 		want     string
 	}{
-		"endless chunk":    {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &contract.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "a chunk of -2 items; it has 1 to 65536"},
-		"from nowhere":     {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
-		"another's store":  {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
-		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
-		"nothing":          {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
-		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
-		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, `the encoding "binary/plain", which this worker does not read`},
-		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
-		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
-		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},
-		"a reduce":         {"pool gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: JSON number does not belong here"},
-		"a path":           {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
-		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: JSON array does not belong here"},
+		"endless chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
+		"from nowhere":    {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
+		"another's store": {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
+		"a text":          {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
+		"nothing":         {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
+		"bytes":           {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, `the encoding "binary/plain", which this worker does not read`},
+		"broken JSON":     {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
+		"wrong types":     {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},
+		"a path":          {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.t = t

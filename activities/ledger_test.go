@@ -185,19 +185,6 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	require.EqualValues(t, 1, l.result.Failed)
 }
 
-func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
-	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
-	all := contract.Runs{span(0, 2)}
-	blame(l, all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM})
-	_, alone, whole := nextOf(l)
-	require.True(t, alone)
-	require.False(t, whole, "a clean process comes first")
-	blame(l, all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
-	_, alone, whole = nextOf(l)
-	require.True(t, alone)
-	require.True(t, whole)
-}
-
 // One item of a micro-batch ends the process. Halves run until only that item is left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
@@ -284,27 +271,6 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 		_, end = blame(l, run, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true, Late: []int64{9}, Alone: true})
 	}
 	require.NotEmpty(t, end)
-}
-
-// A hunt ends, though the process has run items of other calls before each of its calls.
-func TestLedger_AHuntAmongItemsAtTheSameTimeEnds(t *testing.T) {
-	all := contract.Runs{span(0, 16)}
-	l := recorded(contract.Chunk{Parts: "p"}, all, memo{})
-	for deaths := 1; ; deaths++ {
-		require.Less(t, deaths, 10)
-		run, call := l.next()
-		for !run.Has(11) {
-			for i := run[0].Start; i < run[0].End; i++ {
-				l.book(value(i))
-			}
-			run, call = l.next()
-		}
-		_, end := blame(l, run, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(run.Len()), Concurrent: true, Alone: call.Clean})
-		if end != "" {
-			require.NotNil(t, l.result.Recent)
-			return
-		}
-	}
 }
 
 // A chunk that was cut before anybody knew what a slot takes at a time goes back, unless

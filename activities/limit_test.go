@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -75,21 +74,4 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 		require.EqualValues(t, 10, in.Ran)
 		require.Zero(t, in.Pace)
 	}
-}
-
-func TestLimit_BeginsWithTheFirstResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limit{after: time.Second}
-		time.Sleep(time.Hour) // a process starts
-		require.False(t, l.over())
-		l.note()
-		for range 9 {
-			time.Sleep(100 * time.Millisecond)
-			l.note()
-			require.False(t, l.over())
-		}
-		time.Sleep(100 * time.Millisecond)
-		require.True(t, l.over())
-		require.Equal(t, 100*time.Millisecond, l.pace())
-	})
 }

@@ -137,8 +137,8 @@ func TestReduce_TaskKeepsTheOrder(t *testing.T) {
 func TestReduce_ALargeValueLiesInTheStore(t *testing.T) {
 	l := newLab(t, &joiner{})
 	var values []string
-	for range 40 {
-		values = append(values, `"`+strings.Repeat("x", 1<<20)+`"`)
+	for range 4 { // of which two fill a batch
+		values = append(values, `"`+strings.Repeat("x", batchBytes/2)+`"`)
 	}
 	out, err := l.reduce("m:join", l.merged(values...))
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestReduce_ALargeValueLiesInTheStore(t *testing.T) {
 	defer body.Close()
 	value, err := io.ReadAll(body)
 	require.NoError(t, err)
-	require.Len(t, value, 40<<20+2)
+	require.Len(t, value, 2*batchBytes+2)
 }
 
 // A map in a workflow of its own has no store for a large value.

@@ -109,28 +109,6 @@ func TestRunning_InASelectorHasNoResultTooMany(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2}, seen)
 }
 
-func TestMapAsync_AFailedMapEndsItsResults(t *testing.T) {
-	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		if start(c) == 1 {
-			return failing(c), nil
-		}
-		return nil, nil
-	}}
-	env := run(t, w, func(ctx workflow.Context) (n int, err error) {
-		running := workflows.MapAsync[int, int](ctx, gpumux.MapInput{Task: "square", Chunk: 1, Window: 1, MaxFailures: "0"}, []int{0, 1, 2})
-		for more := true; more; n++ {
-			_, more = running.Next(ctx)
-		}
-		if _, err := running.Get(ctx); workflows.FaultOf(err) == nil {
-			return 0, fmt.Errorf("the error is %w", err)
-		}
-		return n, nil
-	})
-	var n int
-	require.NoError(t, env.GetWorkflowResult(&n))
-	require.Equal(t, 3, n, "two results, and the end")
-}
-
 func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		large := json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes/2) + `"`)
@@ -166,24 +144,6 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.ErrorContains(t, err, mistake, "every mistake is named")
 	}
 	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")
-}
-
-func TestMapSource_NamesAnIDThatIsTaken(t *testing.T) {
-	env := run(t, &worker{}, func(ctx workflow.Context) error {
-		ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "daily"})
-		in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}}
-		first := workflows.MapSourceAsync(ctx, in)
-		_, err := workflows.MapSource(ctx, in)
-		var fault *gpumux.Fault
-		if !errors.As(err, &fault) {
-			return fmt.Errorf("no fault: %w", err)
-		}
-		if _, err := first.Get(ctx); err != nil {
-			return err
-		}
-		return err
-	})
-	require.ErrorContains(t, env.GetWorkflowError(), `the ID "daily" is that of a workflow that runs`)
 }
 
 // errors.As finds the fault in workflow code. On the wire the error is as before, with a

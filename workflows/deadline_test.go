@@ -65,15 +65,3 @@ func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
 		require.Less(t, env.Now().Sub(began), time.Minute)
 	}
 }
-
-// A map that was cancelled says so, whatever its deadlines are.
-func TestDeadline_ACancelledMapIsCancelled(t *testing.T) {
-	env := environment(20 * time.Second)
-	(&worker{odd: raises}).register(env)
-	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
-	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
-		Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour), MapTimeout: gpumux.Duration(2 * time.Hour),
-	})
-	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
-	require.Nil(t, workflows.FaultOf(env.GetWorkflowError()))
-}

@@ -75,10 +75,3 @@ func TestEnded_SaysWhatIsKept(t *testing.T) {
 		}
 	}
 }
-
-// Where nothing was done there is nothing to keep.
-func TestEnded_SaysNothingOfNothing(t *testing.T) {
-	in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 20}, Output: "o/r.jsonl"}
-	err := run(t, &worker{unknown: "square"}, gpumux.MapWorkflow, in).GetWorkflowError()
-	require.Equal(t, &gpumux.Fault{Kind: gpumux.FaultBadInput, Message: "no task"}, workflows.FaultOf(err))
-}

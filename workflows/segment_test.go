@@ -20,23 +20,6 @@ type handoff struct {
 	Carry contract.Carry
 }
 
-func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
-	w := &worker{items: 3000}
-	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})
-	var s gpumux.Summary
-	require.NoError(t, env.GetWorkflowResult(&s))
-	require.EqualValues(t, 3000, s.Items)
-	require.EqualValues(t, 3000, s.Chunks)
-	seen := map[int64]int{}
-	for _, c := range w.chunks {
-		seen[start(c)]++
-	}
-	require.Len(t, seen, 3000)
-	for start, times := range seen {
-		require.Equal(t, 1, times, "item %d", start)
-	}
-}
-
 func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	env := environment(time.Minute)
 	// The test environment hangs when more than 1,000 events wait. So fewer activities may

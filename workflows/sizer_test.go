@@ -32,37 +32,6 @@ func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	require.Equal(t, maxInFlight, fixed.Part())
 }
 
-// A task that takes many items at once gets chunks that fill it, however long its items
-// take; toward the end a slot gets its share at once.
-func TestSizer_ChunksFillABatch(t *testing.T) {
-	s := newSizer(gpumux.MapInput{})
-	slow := contract.ChunkResult{Worker: "w", Slots: 2, Ran: 128, Busy: gpumux.Duration(128 * time.Second)}
-	s.Learn(slow)
-	require.EqualValues(t, 10, s.Size(contract.Piece{}, 10_000), "10 s of work")
-	slow.Batch = 128
-	s.Learn(slow)
-	require.EqualValues(t, 256, s.Size(contract.Piece{}, 10_000))
-	require.EqualValues(t, 50, s.Size(contract.Piece{}, 99), "half of what is left")
-	require.EqualValues(t, 1, s.Size(contract.Piece{}, 1))
-	require.EqualValues(t, 4, sizerOf(1, 128).Size(contract.Piece{}, 8), "no more than eight times what has finished")
-}
-
-// What a slot takes at a time decides before anything else is known.
-func TestSizer_ChunksFillASlotFromTheFirstOn(t *testing.T) {
-	s := newSizer(gpumux.MapInput{})
-	s.Likely = 2
-	require.False(t, s.Informed)
-	require.EqualValues(t, 15, s.Size(contract.Piece{}, 120))
-	s.Learn(contract.ChunkResult{Worker: "w", Slots: 2, Batch: 64})
-	require.True(t, s.Informed)
-	require.EqualValues(t, 64, s.Together())
-	require.EqualValues(t, 128, s.Size(contract.Piece{}, 400), "two micro-batches")
-	require.EqualValues(t, 64, s.Size(contract.Piece{}, 200), "whole ones")
-	require.EqualValues(t, 60, s.Size(contract.Piece{}, 120), "a slot's share")
-	s.Inline = true
-	require.EqualValues(t, 64, s.Size(contract.Piece{}, 400), "nobody knows what its results weigh")
-}
-
 // Where items run at the same time a slot has several chunks, which fill it together.
 func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
 	s := newSizer(gpumux.MapInput{})
@@ -94,10 +63,4 @@ func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
 	fixed := newSizer(gpumux.MapInput{Chunk: 10})
 	fixed.Learn(contract.ChunkResult{Worker: "w", Slots: 1, Concurrent: 256})
 	require.Equal(t, 40, fixed.Part(), "384 items and a chunk more")
-}
-
-func sizerOf(ran, batch int64) *sizer {
-	s := newSizer(gpumux.MapInput{})
-	s.Learn(contract.ChunkResult{Worker: "w", Slots: 2, Ran: ran, Busy: gpumux.Duration(time.Minute), Batch: batch})
-	return &s
 }
