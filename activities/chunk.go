@@ -82,7 +82,9 @@ func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		return contract.ChunkResult{}, err
 	}
 	out := a.ledger.finish()
-	a.shorten(ctx, out.Results)
+	for i, r := range out.Results {
+		out.Results[i] = excerpt(r)
+	}
 	out.Worker, out.Contact, out.Held = p.Worker, p.Contact, gpumux.Duration(time.Since(began))
 	if p.Slots != nil {
 		out.Slots = p.Slots()

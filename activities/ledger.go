@@ -85,10 +85,7 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attemp
 	l.memo.Attempt = attempt
 }
 
-func weight(r gpumux.Result) int {
-	r, _ = excerpt(r, "")
-	return r.Weight()
-}
+func weight(r gpumux.Result) int { return excerpt(r).Weight() }
 
 // fitting is how many items may run before it is clear that their results fit inline; 0:
 // further ones would not.

@@ -56,8 +56,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 // Items and results travel through the workflow's history, whose size Temporal limits: a
 // few 10 MB in all, an item or result of at most 1 MiB, and at most gpumux.InlineBytes of
 // values to reduce. A map that cannot fit is an error before anything runs; for more, use
-// MapSource. What items print, tracebacks and tails are excerpts of 1,000 bytes, which
-// say where in the store the whole result is.
+// MapSource. Of what items print, and of tracebacks, it has the last 1,000 bytes.
 func Map[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In) (Mapped[Out], error) {
 	return runInline(ctx, in, items, func(Result[Out]) {})
 }

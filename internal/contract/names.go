@@ -94,16 +94,9 @@ var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // OutputOf is the key of the results file of a map that names none, in a folder of its
 // first run.
-func OutputOf(id, run string) string { return path.Join(folderOf(id, run), "results.jsonl") }
-
-// WholeOf is the key of the results of a chunk of which a caller's history has excerpts.
-func WholeOf(id, run, activity string) string {
-	return path.Join(folderOf(id, run), "whole", activity+".jsonl")
-}
-
-func folderOf(id, run string) string {
+func OutputOf(id, run string) string {
 	id = strings.Trim(unclean.ReplaceAllString(id, "-"), ".")
-	return path.Join("maps", cmp.Or(id, "map"), run)
+	return path.Join("maps", cmp.Or(id, "map"), run, "results.jsonl")
 }
 
 // PartsOf is the folder of a results file while that is being made.
