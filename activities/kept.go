@@ -97,19 +97,17 @@ func (a *attempt) findKept() (results []gpumux.Result, err error) {
 	return results, nil
 }
 
-// forget deletes what was kept, when the server has the results themselves.
+// forget deletes what was kept, as the results are about to be reported. Of an activity
+// that was ended another attempt may need it.
 func (a *attempt) forget() {
-	if !a.keeps {
+	if !a.keeps || a.ctx.Err() != nil {
 		return
 	}
-	key := keptOf(a.ctx)
-	a.reported(a.ctx, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), keepLimit)
-		defer cancel()
-		if err := a.Store.Objects.Delete(ctx, key); err != nil {
-			a.log.Warn("results that were kept for a while could not be deleted; gpumux prune does it", "error", err)
-		}
-	})
+	ctx, cancel := context.WithTimeout(a.ctx, keepLimit)
+	defer cancel()
+	if err := a.Store.Objects.Delete(ctx, keptOf(a.ctx)); err != nil {
+		a.log.Warn("results that were kept for a while could not be deleted; gpumux prune does it", "error", err)
+	}
 }
 
 func keptOf(ctx context.Context) string {

@@ -48,18 +48,6 @@ type Pool struct {
 	// Searchable reports whether the namespace has the search attributes of maps. Default:
 	// no.
 	Searchable func(context.Context) bool
-	// Reported has then called when the server has taken the end of the activity with this
-	// token. Default: nobody learns of that, and then is called before.
-	Reported func(token []byte, then func())
-}
-
-func (p *Pool) reported(ctx context.Context, then func()) {
-	switch {
-	case p.Reported != nil:
-		p.Reported(activity.GetInfo(ctx).TaskToken, then)
-	case ctx.Err() == nil:
-		then()
-	}
 }
 
 // Register registers RunChunk, FindEdition and Reduce.

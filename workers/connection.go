@@ -3,7 +3,6 @@ package workers
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -57,22 +56,6 @@ const (
 	reportPause = 500 * time.Millisecond
 )
 
-// reports are what is to be done when the server has taken the end of an activity.
-type reports struct {
-	pending sync.Map // func(), by token
-	doing   sync.WaitGroup
-}
-
-// after has then called when the server has taken the end of the activity with a token.
-func (r *reports) after(token []byte, then func()) { r.pending.Store(string(token), then) }
-
-// ended notes the server's answer to the end of an activity.
-func (r *reports) ended(token []byte, err error) {
-	if then, ok := r.pending.LoadAndDelete(string(token)); ok && err == nil {
-		r.doing.Go(then.(func())) // the activity's slot need not wait for it
-	}
-}
-
 // patient reports the end of an activity until the server answers or the worker stops.
 // The SDK gives up after ten seconds, and a finished chunk would run again.
 func (w *Worker) patient(
@@ -90,9 +73,6 @@ func (w *Worker) patient(
 		err := call(limited, method, req, reply, cc, opts...)
 		cancel()
 		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
-			if ending, ok := req.(interface{ GetTaskToken() []byte }); ok {
-				w.reports.ended(ending.GetTaskToken(), err)
-			}
 			return err
 		}
 		select {

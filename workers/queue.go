@@ -148,9 +148,6 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
 		Slots: func() int { return pl.Size() * len(p.Groups) }, Saving: s.save,
 	}
-	if w.o.Client == nil {
-		runs.Reported = w.reports.after
-	}
 	w.direct[p.Name] = runs
 	return []queue{{name, o, func(r worker.Registry) { runs.Register(r) }}, w.watchQueue(pl)}
 }

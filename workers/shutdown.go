@@ -69,7 +69,6 @@ func (w *Worker) drain() error {
 		}
 	}
 	w.giveUp(pool.ErrStopped)
-	w.reports.doing.Wait()
 	if w.guarding != nil {
 		w.guarding()
 		answered := func() error { w.guards.Wait(); return nil }

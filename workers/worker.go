@@ -114,7 +114,6 @@ type Worker struct {
 	namespace string // the client's; empty for the default
 	contact   *contact
 	asking    asking
-	reports   reports
 	search    struct {
 		sync.Mutex
 		asked time.Time
