@@ -16,18 +16,6 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
-	const size = 64 << 20
-	s := newStand(t, gpumux.ModePersistent)
-	got, err := s.run(s.task("big"), slot.Call{Work: work(3, size, 2)})
-	require.NoError(t, err)
-	require.Len(t, got, 3)
-	require.Equal(t, `"xxx"`, string(got[0].Value))
-	require.Len(t, got[1].Value, size+2)
-	require.Equal(t, `"xx"`, string(got[2].Value))
-	s.works()
-}
-
 func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)

@@ -481,7 +481,7 @@ func TestSlot_SharersUnderChaos(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			for range 40 {
+			for range 15 {
 				n := 1 + rand.IntN(20)
 				list := make([]any, n)
 				ctx, cancel := context.WithCancelCause(t.Context())

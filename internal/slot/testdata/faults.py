@@ -152,10 +152,6 @@ def item(x):
     return [x["i"], os.getpid()]
 
 
-def big(n):
-    return "x" * n
-
-
 def flood(x):
     while x:
         os.write(1, b"endless " * 8192)
