@@ -124,8 +124,7 @@ func topCommand(a *app) *cobra.Command {
 		Long: `Show live, in a terminal, how far the running maps are and what each slot of each worker does: its state, its
 memory of its budget, items a second, faults, and its map.
 
-Keys: q leaves, s sorts by place, memory, items a second or faults, b shows only slots that work, arrows and
-PgUp and PgDn scroll.`,
+Keys: q leaves, b shows only slots that work, arrows and PgUp and PgDn scroll.`,
 		Example: "  gpumux top\n  gpumux top --every 10s",
 		Args:    cobra.NoArgs,
 	}

@@ -62,16 +62,6 @@ type slotRow struct {
 	rate float64
 }
 
-type order int
-
-const (
-	byPlace order = iota
-	byMemory
-	byRate
-	byFaults
-	orders
-)
-
 // model is bubbletea's: the state of the picture.
 type model struct {
 	o             TopOptions
@@ -84,7 +74,6 @@ type model struct {
 	rates  map[string]float64 // of maps, in items a second
 	// first is the first row that is shown; busy leaves out slots that do nothing.
 	first int
-	order order
 	busy  bool
 }
 
@@ -136,8 +125,6 @@ func (m *model) key(key string) tea.Cmd {
 		m.first = 0
 	case "end", "G":
 		m.first = len(m.shown())
-	case "s":
-		m.order = (m.order + 1) % orders
 	case "b":
 		m.busy = !m.busy
 	}
@@ -180,24 +167,10 @@ func (m *model) take(s Snapshot) {
 }
 
 func (m *model) shown() []slotRow {
-	rows := m.rows
-	if m.busy {
-		rows = slices.DeleteFunc(slices.Clone(rows), func(r slotRow) bool { return r.Map == "" })
+	if !m.busy {
+		return m.rows
 	}
-	if m.order == byPlace {
-		return rows
-	}
-	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, func(a, b slotRow) int {
-		switch m.order {
-		case byMemory:
-			return cmp.Compare(b.Held, a.Held)
-		case byRate:
-			return cmp.Compare(b.rate, a.rate)
-		}
-		return cmp.Compare(b.Faults, a.Faults)
-	})
-	return rows
+	return slices.DeleteFunc(slices.Clone(m.rows), func(r slotRow) bool { return r.Map == "" })
 }
 
 // maxMaps and maxSick limit the lines about maps and about sick devices.
@@ -210,8 +183,6 @@ const (
 	noStyle = "\x1b[0m"
 )
 
-var orderNames = [orders]string{"place", "memory", "items/s", "faults"}
-
 func (m *model) page() int {
 	return max(1, m.height-len(m.head())-2)
 }
@@ -223,11 +194,7 @@ func (m *model) View() string {
 	end := min(len(rows), m.first+m.page())
 	lines = append(lines, reverse+m.line(cells{"WORKER", "SLOT", "DEVICE", "STATE", "MEMORY", "ITEMS/S", "ITEMS", "FAULTS", "RUNS"})+noStyle)
 	for _, r := range rows[min(m.first, end):end] {
-		line := m.slot(r)
-		if r.Faults > 0 && m.order == byFaults {
-			line = red + line + noStyle
-		}
-		lines = append(lines, line)
+		lines = append(lines, m.slot(r))
 	}
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
@@ -236,7 +203,7 @@ func (m *model) View() string {
 	if m.busy {
 		shown = "slots that work"
 	}
-	foot := fmt.Sprintf("%d-%d of %d, %s by %s   q leaves, s sorts, b busy ones, PgDn PgUp", min(m.first+1, end), end, len(rows), shown, orderNames[m.order])
+	foot := fmt.Sprintf("%d-%d of %d, %s   q leaves, b busy ones, PgDn PgUp", min(m.first+1, end), end, len(rows), shown)
 	return strings.Join(append(lines, m.fit(foot)), "\n")
 }
 
