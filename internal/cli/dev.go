@@ -26,7 +26,6 @@ type devFlags struct {
 	headless     bool
 	noWorker     bool
 	private      bool
-	uiHosts      []string
 }
 
 func devCommand(a *app) *cobra.Command {
@@ -59,7 +58,6 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
 	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
-	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
 	c.RunE = func(c *cobra.Command, _ []string) error { return runDev(a, c, f) }
 	return c
@@ -100,7 +98,7 @@ func runDev(a *app, c *cobra.Command, f *devFlags) error {
 func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.localOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
-	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
+	o.Public, o.StopTimeout = !f.private, 10*time.Second
 	if o.Data == "" {
 		if o.Data, err = local.Folder("dev"); err != nil {
 			return o, "", err

@@ -62,8 +62,6 @@ type ServerOptions struct {
 	Brief bool
 	// Token is required of callers; empty lets everybody on this machine in.
 	Token string
-	// UIHosts are names beside localhost under which browsers may ask for the Web UI.
-	UIHosts []string
 	// Log may be nil.
 	Log *zap.Logger
 }

@@ -15,14 +15,13 @@ import (
 // must name this host and come from the UI's pages; with a token it needs the key too.
 type gate struct {
 	ui    http.Handler
-	hosts []string
 	token token
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case !g.namesThisHost(r.Host):
-		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost, or give the name among UIHosts (--ui-host)", r.Host), http.StatusForbidden)
+	case !namesThisHost(r.Host):
+		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost", r.Host), http.StatusForbidden)
 	case http.NewCrossOriginProtection().Check(r) != nil:
 		http.Error(w, "the Web UI takes no requests from pages of other sites", http.StatusForbidden)
 	case g.token == "":
@@ -33,15 +32,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // namesThisHost reports whether a Host header is ours: other names may be a web page's.
-func (g *gate) namesThisHost(host string) bool {
+func namesThisHost(host string) bool {
 	name := host
 	if split, _, err := net.SplitHostPort(host); err == nil {
 		name = split
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
 	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback() ||
-		slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, name) })
+	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // authenticate wants the key in a cookie, or in the address, and then sets the cookie.

@@ -39,9 +39,8 @@ type Options struct {
 	Brief        bool   // for one command: no schedules, batches or clean-up of months, so it starts faster; default false
 	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
 	// browsers; default "": everybody on this machine may call.
-	Token   string
-	UIHosts []string    // names beside localhost under which browsers may ask for the Web UI, such as that of a proxy
-	Log     *zap.Logger // receives the server's warnings and errors; default: nothing is logged
+	Token string
+	Log   *zap.Logger // receives the server's warnings and errors; default: nothing is logged
 }
 
 // Server is a running Temporal. Its methods may be called by any goroutine.
@@ -78,7 +77,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		s.ui = &webUI{listener: listener, hosts: o.UIHosts, token: s.token}
+		s.ui = &webUI{listener: listener, token: s.token}
 	}
 	s.database = memoryDatabase()
 	if o.Data != "" {

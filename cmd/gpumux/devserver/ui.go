@@ -27,7 +27,6 @@ const uiDrain = 200 * time.Millisecond
 // webUI serves the Web UI. It holds its port from the beginning.
 type webUI struct {
 	listener net.Listener
-	hosts    []string
 	token    token
 	server   *http.Server  // nil before serve
 	done     chan struct{} // closed when serving has ended
@@ -53,7 +52,7 @@ func (w *webUI) serve(frontend string, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("prepare the Web UI: %w", err)
 	}
-	w.server = &http.Server{Handler: &gate{handler, w.hosts, w.token}, ReadHeaderTimeout: time.Minute, ErrorLog: errorLog}
+	w.server = &http.Server{Handler: &gate{handler, w.token}, ReadHeaderTimeout: time.Minute, ErrorLog: errorLog}
 	w.done = make(chan struct{})
 	go func() {
 		defer close(w.done)
