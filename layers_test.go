@@ -69,6 +69,7 @@ internal/results                 . internal/arrays internal/text
 internal/test/codectest
 internal/test/rig
 internal/test/s3test
+internal/test/wiretest           internal/wire
 internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
 internal/calls                   .

@@ -58,11 +58,11 @@ def item(method):
 	p := launch(t)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "item", Target: "tasks.py:item", Dir: dir, Slot: "gpu/0", Device: "GPU-a",
 		Memory: 5 << 30, Room: 4 << 30, Mode: gpumux.ModePersistent}))
-	require.IsType(t, wire.ProcessHello{}, p.next())
-	require.IsType(t, wire.Ready{}, p.next())
+	require.IsType(t, wire.ProcessHello{}, p.Next())
+	require.IsType(t, wire.Ready{}, p.Next())
 	for _, c := range [][2]string{
 		{"spawn", "[0.25]"}, {"forkserver", "[0.25]"}, {"program", "[[0.25],false,false]"}, {"own", "[[0.25],true,false]"},
 	} {
-		require.Equal(t, []string{c[1]}, p.values(`"`+c[0]+`"`), c[0])
+		require.Equal(t, []string{c[1]}, p.Values(`"`+c[0]+`"`), c[0])
 	}
 }

@@ -38,15 +38,15 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 			if c.want == "" {
 				// As a module of a package it does not find what lies beside its file: Python's own
 				// rule.
-				require.Equal(t, "ModuleNotFoundError", p.next().(wire.Fault).Raised.Class)
+				require.Equal(t, "ModuleNotFoundError", p.Next().(wire.Fault).Raised.Class)
 				return
 			}
-			ready := p.next().(wire.Ready)
+			ready := p.Next().(wire.Ready)
 			require.Equal(t, c.batch, ready.Batch)
-			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "))
-			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "), "a second run")
+			require.Equal(t, c.want, strings.Join(p.Values("1", "2", "3", "4"), " "))
+			require.Equal(t, c.want, strings.Join(p.Values("1", "2", "3", "4"), " "), "a second run")
 			require.NoError(t, p.Write(wire.Stop{}))
-			require.Zero(t, p.exit())
+			require.Zero(t, p.Exit())
 		})
 	}
 }
@@ -61,9 +61,9 @@ func TestLoad_WritesBytecodeOfItsOwnModulesAlone(t *testing.T) {
 // A class is made an object once, with the process.
 func TestLoad_AClass(t *testing.T) {
 	p := greet(t, "tasks", "kinds.py:Counting")
-	require.IsType(t, wire.Ready{}, p.next())
-	require.Equal(t, "[2,1,1] [4,1,2]", strings.Join(p.values("1", "2"), " "))
-	require.Equal(t, "[6,1,3]", strings.Join(p.values("3"), " "))
+	require.IsType(t, wire.Ready{}, p.Next())
+	require.Equal(t, "[2,1,1] [4,1,2]", strings.Join(p.Values("1", "2"), " "))
+	require.Equal(t, "[6,1,3]", strings.Join(p.Values("3"), " "))
 }
 
 func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
@@ -84,11 +84,11 @@ func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
 	} {
 		t.Run(c.target, func(t *testing.T) {
 			p := greet(t, c.dir, c.target)
-			m := p.next().(wire.Fault)
+			m := p.Next().(wire.Fault)
 			require.Zero(t, m.Run)
 			require.Equal(t, c.class, m.Raised.Class)
 			require.Contains(t, m.Raised.Message, c.message)
-			require.Equal(t, 65, p.exit())
+			require.Equal(t, 65, p.Exit())
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
 func TestLoad_ImportFailureShowsTheTasksFrames(t *testing.T) {
 	for _, target := range []string{"raising.py:x", "raising:x"} {
 		p := greet(t, "broken", target)
-		raised := p.next().(wire.Fault).Raised
+		raised := p.Next().(wire.Fault).Raised
 		require.Equal(t, "weights are missing", raised.Message)
 		require.Empty(t, raised.Chain)
 		lines := strings.Split(raised.Traceback, "\n")

@@ -22,8 +22,8 @@ func TestNoise_OutputNeverReachesTheWire(t *testing.T) {
 	} {
 		t.Run(c.function, func(t *testing.T) {
 			p := start(t, "noise.py:"+c.function)
-			require.Equal(t, c.want, p.values("0", "1", "2", "3", "4"))
-			require.Contains(t, p.printed(), c.printed)
+			require.Equal(t, c.want, p.Values("0", "1", "2", "3", "4"))
+			require.Contains(t, p.Printed(), c.printed)
 		})
 	}
 }
@@ -32,28 +32,28 @@ func TestNoise_OutputOfAnItemEndsBeforeItsAnswer(t *testing.T) {
 	p := start(t, "noise.py:prints")
 	end := int64(0)
 	for _, item := range []string{"1", "2", "3"} {
-		got := p.do(1, item)[0]
-		require.Greater(t, got.out, end)
-		end = got.out
-		require.Equal(t, len(p.printed()), int(end), "everything was flushed")
+		got := p.Do(1, item)[0]
+		require.Greater(t, got.Out, end)
+		end = got.Out
+		require.Equal(t, len(p.Printed()), int(end), "everything was flushed")
 	}
-	require.Contains(t, p.printed(), "INFO:task:logged\n")
-	require.Contains(t, p.printed(), "no newline")
-	require.Contains(t, p.printed(), "to stderr\n")
+	require.Contains(t, p.Printed(), "INFO:task:logged\n")
+	require.Contains(t, p.Printed(), "no newline")
+	require.Contains(t, p.Printed(), "to stderr\n")
 }
 
 func TestNoise_ForkedChildrenNeverAnswer(t *testing.T) {
 	p := start(t, "noise.py:returns_in_child")
-	require.Equal(t, []string{"0", "1", "9", "0"}, p.values(`"return"`, `"raise"`, `"exit"`, `"return"`))
-	require.Contains(t, p.printed(), "ValueError: in the child")
+	require.Equal(t, []string{"0", "1", "9", "0"}, p.Values(`"return"`, `"raise"`, `"exit"`, `"return"`))
+	require.Contains(t, p.Printed(), "ValueError: in the child")
 }
 
 func TestNoise_TheWireIsNotInherited(t *testing.T) {
 	p := start(t, "noise.py:inherited")
-	require.Equal(t, []string{`[true,false,"clean"]`}, p.values("1"))
+	require.Equal(t, []string{`[true,false,"clean"]`}, p.Values("1"))
 }
 
 func TestNoise_ProcessPools(t *testing.T) {
 	p := start(t, "noise.py:pools")
-	require.Equal(t, []string{"[[0,1,4],[0,1,4]]"}, p.values("3"))
+	require.Equal(t, []string{"[[0,1,4],[0,1,4]]"}, p.Values("3"))
 }

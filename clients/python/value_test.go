@@ -20,13 +20,13 @@ func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer nothing.Close()
 	p := launch(t, nothing)
-	require.IsType(t, wire.ProcessHello{}, p.next())
+	require.IsType(t, wire.ProcessHello{}, p.Next())
 	dir, err := filepath.Abs("testdata/tasks")
 	require.NoError(t, err)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Target: "kinds.py:plain", Dir: dir, Slot: "cpu/0", Device: "CPU",
 		Mode: gpumux.ModePersistent, Board: wire.BoardSize}))
-	require.IsType(t, wire.Ready{}, p.next())
-	require.Equal(t, []string{"2", "4", "6"}, p.values("1", "2", "3"))
+	require.IsType(t, wire.Ready{}, p.Next())
+	require.Equal(t, []string{"2", "4", "6"}, p.Values("1", "2", "3"))
 }
 
 func needNumPy(t *testing.T) {
@@ -41,26 +41,26 @@ func needNumPy(t *testing.T) {
 func TestValue_ArraysReadAsPythonWritesThem(t *testing.T) {
 	needNumPy(t)
 	p := greet(t, "arrays", "arrays.py:both")
-	require.IsType(t, wire.Ready{}, p.next())
+	require.IsType(t, wire.Ready{}, p.Next())
 	for _, dtype := range strings.Fields("i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 >f8 >i2") {
-		got := p.do(1, `"`+dtype+`"`, "null")
-		require.Nil(t, got[0].fault, dtype)
-		require.True(t, got[0].raw, dtype)
-		require.False(t, got[1].raw)
-		require.Equal(t, got[1].value, "["+strings.NewReplacer("[", "", "]", "").Replace(got[0].value)+"]", dtype)
+		got := p.Do(1, `"`+dtype+`"`, "null")
+		require.Nil(t, got[0].Fault, dtype)
+		require.True(t, got[0].Raw, dtype)
+		require.False(t, got[1].Raw)
+		require.Equal(t, got[1].Value, "["+strings.NewReplacer("[", "", "]", "").Replace(got[0].Value)+"]", dtype)
 	}
 }
 
 func TestValue_RowsOfABatch(t *testing.T) {
 	needNumPy(t)
 	p := greet(t, "arrays", "arrays.py:embeddings")
-	require.IsType(t, wire.Ready{}, p.next())
-	require.Equal(t, []string{"[0.0,0.0]", "[0.14285715,1.0]", "[0.2857143,2.0]"}, p.values("0", "1", "2"))
+	require.IsType(t, wire.Ready{}, p.Next())
+	require.Equal(t, []string{"[0.0,0.0]", "[0.14285715,1.0]", "[0.2857143,2.0]"}, p.Values("0", "1", "2"))
 }
 
 func TestValue_Bytes(t *testing.T) {
 	needNumPy(t)
 	p := greet(t, "arrays", "arrays.py:data")
-	require.IsType(t, wire.Ready{}, p.next())
-	require.Equal(t, []string{`"AP8="`, `""`, `"AP8A/w=="`}, p.values("1", "0", "2"))
+	require.IsType(t, wire.Ready{}, p.Next())
+	require.Equal(t, []string{`"AP8="`, `""`, `"AP8A/w=="`}, p.Values("1", "0", "2"))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -20,9 +21,9 @@ func TestValue_IsJSON(t *testing.T) {
 		"date": `"2026-02-01"`, "time": `"1970-01-01T00:00:00.5Z"`, "took": `120`, "frame": `[{"a":1,"b":"x"},{"a":2,"b":null}]`,
 		"big": `9007199254740992`,
 	} {
-		got := p.do(1, fmt.Sprintf("%q", name))[0]
-		require.Nil(t, got.fault, name)
-		require.Equal(t, want, got.value, name)
+		got := p.Do(1, fmt.Sprintf("%q", name))[0]
+		require.Nil(t, got.Fault, name)
+		require.Equal(t, want, got.Value, name)
 	}
 }
 
@@ -32,12 +33,12 @@ func TestValue_ItemsComeBackAsTheyWent(t *testing.T) {
 		text.NaN, `[0.12345678901234566,` + text.Infinity + `,null]`, `{"a":` + text.MinusInfinity + `,"b":{},"c":"NaN"}`,
 		`[{"a":1},{"a":` + text.NaN + `}]`, `{"a":["\u0007","x"],"b":` + text.NaN + `}`}
 	p := start(t, "echo")
-	for i, got := range p.do(1, items...) {
-		require.Nil(t, got.fault, items[i])
-		require.Equal(t, strings.ReplaceAll(items[i], "1e300", "1e+300"), got.value)
+	for i, got := range p.Do(1, items...) {
+		require.Nil(t, got.Fault, items[i])
+		require.Equal(t, strings.ReplaceAll(items[i], "1e300", "1e+300"), got.Value)
 	}
-	require.Contains(t, p.do(1, "{not")[0].fault.Message, "the item is not JSON that R reads: lexical error")
-	require.Equal(t, "9", start(t, "square").do(1, "3")[0].value)
+	require.Contains(t, p.Do(1, "{not")[0].Fault.Message, "the item is not JSON that R reads: lexical error")
+	require.Equal(t, "9", start(t, "square").Do(1, "3")[0].Value)
 }
 
 func TestFault_TheProcessLivesOn(t *testing.T) {
@@ -51,28 +52,28 @@ func TestFault_TheProcessLivesOn(t *testing.T) {
 		{"unsaid", "simpleError", `result\$a\[\[2\]\] is a function, which JSON cannot hold`},
 		{"twice", "simpleError", "the name a is there twice"},
 	} {
-		got := p.do(1, fmt.Sprintf("%q", c.kind))[0]
-		require.NotNil(t, got.fault, c.kind)
-		require.Contains(t, got.fault.Class, c.class)
-		require.Regexp(t, c.message, got.fault.Message)
-		require.NotContains(t, got.fault.Traceback, "withCallingHandlers", "no call of the runtime")
-		require.Less(t, len(got.fault.Traceback), 10000)
+		got := p.Do(1, fmt.Sprintf("%q", c.kind))[0]
+		require.NotNil(t, got.Fault, c.kind)
+		require.Contains(t, got.Fault.Class, c.class)
+		require.Regexp(t, c.message, got.Fault.Message)
+		require.NotContains(t, got.Fault.Traceback, "withCallingHandlers", "no call of the runtime")
+		require.Less(t, len(got.Fault.Traceback), 10000)
 	}
-	got := p.do(1, `"stop"`)[0].fault
+	got := p.Do(1, `"stop"`)[0].Fault
 	require.Regexp(t, `^  task\(item\)\n  inner\("no good"\) at tasks.R#\d+\n  stop\(text\) at tasks.R#\d+\nError: no good$`, got.Traceback)
-	require.Equal(t, "before", p.do(1, `"class"`)[0].fault.Chain[0].Message)
+	require.Equal(t, "before", p.Do(1, `"class"`)[0].Fault.Chain[0].Message)
 }
 
 func TestFault_AttemptsAndOutput(t *testing.T) {
 	p := start(t, "flaky")
-	require.Equal(t, answer{value: "3", attempts: 3}, p.do(3, "3")[0])
-	require.Equal(t, "try 5", p.do(2, "7")[0].fault.Message)
+	require.Equal(t, wiretest.Answer{Value: "3", Attempts: 3}, p.Do(3, "3")[0])
+	require.Equal(t, "try 5", p.Do(2, "7")[0].Fault.Message)
 
 	p = start(t, "fails")
-	quiet := p.do(1, `"twice"`)[0]
-	require.Zero(t, quiet.out)
-	printing := p.do(1, `"says"`)[0]
-	require.EqualValues(t, len("said\nnoted\n"), printing.out)
-	p.do(1, `"warns"`)
-	require.Contains(t, p.printed(), "careful", "a warning belongs to its item")
+	quiet := p.Do(1, `"twice"`)[0]
+	require.Zero(t, quiet.Out)
+	printing := p.Do(1, `"says"`)[0]
+	require.EqualValues(t, len("said\nnoted\n"), printing.Out)
+	p.Do(1, `"warns"`)
+	require.Contains(t, p.Printed(), "careful", "a warning belongs to its item")
 }
