@@ -19,8 +19,7 @@ import (
 const maxWindow = 128 << 20
 
 type archive struct {
-	name string
-	// endings of names promise it; the first is the usual one.
+	name    string
 	endings []string
 	begins  func(head []byte) bool
 	open    func(io.Reader) (io.Reader, error)
