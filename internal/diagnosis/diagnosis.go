@@ -61,8 +61,7 @@ type Evidence struct {
 	Recycled string
 	// Protocol says how the process broke the protocol, or why output is no result.
 	Protocol string
-	// Tail is the last output of the process.
-	Tail string
+	Tail     string
 	// MPS says that the process shared an MPS server with its neighbours.
 	MPS bool
 	// OnCPU says that the slot's device is the CPU, whose memory is the host's.

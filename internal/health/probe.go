@@ -103,26 +103,9 @@ var script string
 // Try probes a device, within the limit and a little more. A silent device is sick.
 func (p Prober) Try(ctx context.Context, uuid string) Probe {
 	limit := cmp.Or(p.Limit, probeLimit)
-	answered := make(chan Probe, 1)
-	go func() { answered <- p.run(ctx, uuid, limit) }()
-	// A process that hangs in the driver may not even end when it is killed.
-	patience := time.NewTimer(limit + limit/4)
-	defer patience.Stop()
-	select {
-	case found := <-answered:
-		return found
-	case <-patience.C:
-		return silent(uuid, limit)
-	}
-}
-
-func silent(uuid string, limit time.Duration) Probe {
-	return Probe{Device: uuid, Seconds: limit.Seconds(), Text: fmt.Sprintf("CUDA did not answer within %s", limit)}
-}
-
-func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
 	env := launch.Slot{Group: uuid, Sharing: p.Env}.Variables()
-	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env})
+	// A process that hangs in the driver may not even end when it is killed.
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Patience: limit / 4, Env: env})
 	defer func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -137,7 +120,7 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 	var fault *gpumux.Fault
 	switch {
 	case errors.As(err, &fault) && fault.Kind == gpumux.FaultTimeout:
-		return silent(uuid, limit)
+		return Probe{Device: uuid, Seconds: limit.Seconds(), Text: fmt.Sprintf("CUDA did not answer within %s", limit)}
 	case errors.As(err, &fault) && fault.Op == "run" && fault.Kind == gpumux.FaultCrash:
 		found.Text = "the probe's process died: " + fault.Message
 	case err != nil:

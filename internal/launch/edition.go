@@ -25,8 +25,7 @@ type Code struct {
 	// Dir is the folder that relative paths start from.
 	Dir string
 	// Target is "file.py:function", "module:function" or "file.R:function".
-	Target string
-	// Command is a program and its arguments.
+	Target  string
 	Command []string
 }
 

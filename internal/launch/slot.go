@@ -21,8 +21,7 @@ type Slot struct {
 	// smallest one; 0: unknown.
 	Room     gpumux.Size
 	Smallest uint64
-	// Sharing has the variables of the way to share a device.
-	Sharing map[string]string
+	Sharing  map[string]string
 }
 
 // Variables are those that the slot sets.

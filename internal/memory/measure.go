@@ -36,7 +36,6 @@ func (f *watched) seen() bool {
 	return !f.cpu && !slices.ContainsFunc(f.uuids, func(uuid string) bool { return !f.w.sees(uuid) })
 }
 
-// AwaitReturn implements session.Watched.
 func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
 	if !f.seen() {
 		return 0

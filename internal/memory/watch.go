@@ -104,7 +104,6 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	}
 }
 
-// Follow implements session.Watch.
 func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
 	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, share: 1}
 	w.mu.Lock()
@@ -344,7 +343,6 @@ func (w *watch) warnOnce(about, what string, err error) {
 	}
 }
 
-// Busy implements session.Watched.
 func (f *watched) Busy(busy bool) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -364,7 +362,6 @@ func (f *watched) Held() int64 {
 	return f.held
 }
 
-// Peak implements session.Watched.
 func (f *watched) Peak() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
@@ -373,7 +370,6 @@ func (f *watched) Peak() int64 {
 	return peak
 }
 
-// Close implements session.Watched.
 func (f *watched) Close() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

@@ -138,9 +138,11 @@ func connected(task launch.Task, o Options) (p *Session, files []*os.File, err e
 	}
 	memory, file, err := boardMemory()
 	if err != nil {
-		o.Log.Warn("a task process has no board; its results come one by one, which is slower", zap.String("slot", o.Name),
-			zap.String("why", err.Error()))
-	} else if memory != nil {
+		p.disconnect()
+		theirs.Close()
+		return nil, nil, err
+	}
+	if memory != nil {
 		p.shared, p.Board = memory, wire.NewBoard(memory)
 		files = append(files, file)
 	}

@@ -28,7 +28,6 @@ type server struct {
 	failed   time.Time // when a fault last reached all
 }
 
-// Join is Share's.
 func (s *server) Join(other Sibling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +55,6 @@ func (s *server) Await(ctx context.Context) error {
 	return nil
 }
 
-// Siblings is Share's.
 func (s *server) Siblings(ctx context.Context, began time.Time, whole bool, fault *gpumux.Fault) {
 	if !fault.Wide {
 		return

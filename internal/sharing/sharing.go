@@ -34,7 +34,6 @@ const MaxClients = 48
 type Share interface {
 	// Env is for a slot's process; whole says that it has the device to itself.
 	Env(memory gpumux.Size, whole bool) map[string]string
-	// MPS says that processes share a server.
 	MPS() bool
 	// Join makes a slot one of those that Siblings ends.
 	Join(Sibling)

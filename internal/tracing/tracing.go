@@ -81,7 +81,6 @@ func (q quiet) RecordError(err error, _ ...trace.EventOption) {
 	}
 }
 
-// SetStatus drops the text.
 func (q quiet) SetStatus(code codes.Code, _ string) { q.Span.SetStatus(code, "") }
 
 // ID is the trace of ctx, or empty.

@@ -41,11 +41,9 @@ type Record struct {
 	// Value is JSON, or as Kind says.
 	Value json.RawMessage
 	Kind  Kind
-	// Busy is how many seconds the item took.
-	Busy float64
+	Busy  float64
 	// Ended is in seconds of the monotonic clock; a micro-batch has one.
-	Ended float64
-	// Out and Peak are as in Results.
+	Ended     float64
 	Out, Peak int64
 	// kinded is the value behind its kind, where that costs no copy.
 	kinded []byte
