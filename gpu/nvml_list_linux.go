@@ -16,27 +16,27 @@ import (
 // devices lists the GPUs, each with its MIG instances after it. One that cannot be
 // opened, or does not answer, is a problem to report, not the end of the list.
 func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []error, err error) {
-	counting, cancel := patient(ctx, d.listLimit)
+	asking, cancel := patient(ctx, d.listLimit)
 	defer cancel()
-	gpus, err := await(counting, d, d.begin)
+	gpus, err := await(asking, d, d.count)
 	if err != nil {
 		return nil, nil, fmt.Errorf("count GPUs: %w", err)
 	}
-	listing, cancel := patient(ctx, d.listLimit)
-	defer cancel()
 	lists, errs := make([][]nvmlDevice, len(gpus)), make([]error, len(gpus))
 	var all sync.WaitGroup // each is asked on its own, since a driver that hangs may do so for one alone
 	for i, info := range gpus {
 		all.Go(func() {
-			lists[i], errs[i] = await(listing, d, func() ([]nvmlDevice, error) { return d.list(info) })
+			lists[i], errs[i] = await(asking, d, func() ([]nvmlDevice, error) { return d.list(info) })
 		})
 	}
 	all.Wait()
 	for i, list := range lists {
-		if err := errs[i]; errors.Is(err, ErrSilent) {
-			problems = append(problems, fmt.Errorf("GPU %d left out: %w; %s", i, err, hintSilent))
-		} else if err != nil {
-			problems = append(problems, fmt.Errorf("GPU %d left out: %w", i, err))
+		if errs[i] != nil {
+			problem := fmt.Errorf("GPU %d left out: %w", i, errs[i])
+			if errors.Is(errs[i], ErrSilent) {
+				problem = fmt.Errorf("%w; %s", problem, hintSilent)
+			}
+			problems = append(problems, problem)
 		}
 		for _, device := range list {
 			d.listed[device.info.UUID] = device
@@ -46,7 +46,8 @@ func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []erro
 	return out, problems, ctx.Err()
 }
 
-func (d *nvmlDriver) begin() ([]Device, error) {
+// count returns what is known of all GPUs, once for each.
+func (d *nvmlDriver) count() ([]Device, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, failed(ret)
@@ -72,7 +73,7 @@ func (d *nvmlDriver) list(info Device) ([]nvmlDevice, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances := migInstances(&gpu)
+	instances := migInstances(&gpu) // which marks the GPU
 	return append([]nvmlDevice{gpu}, instances...), nil
 }
 
