@@ -102,5 +102,3 @@ func (d *nvmlDriver) close() error {
 	}
 	return nil
 }
-
-var _ driver = (*nvmlDriver)(nil)

@@ -58,7 +58,7 @@ func load(paths []string) (string, error) {
 		for _, name := range needed {
 			if lib.Lookup(name) != nil {
 				_ = lib.Close()
-				return "", fmt.Errorf("%s is not a usable NVML: it has no function %s; install an NVIDIA driver from 525 on", p, name)
+				return "", &absentError{fmt.Sprintf("%s is not a usable NVML: it has no function %s", p, name), "install an NVIDIA driver from 525 on, or use devices: cpu"}
 			}
 		}
 		loaded.path = p
