@@ -49,7 +49,7 @@ type Inventory struct {
 // GPU about which the driver does not answer within 30 s is left out. Open ends with ctx.
 func Open(ctx context.Context, o Options) (*Inventory, error) {
 	if len(o.Static) > 0 {
-		return openStatic(o)
+		return openStatic(o.Static), nil
 	}
 	if o.NoNVML {
 		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{"NVML is switched off, so no GPU is looked for"}}, nil
@@ -107,22 +107,12 @@ func hidesAll(spec string) bool {
 	return slices.Contains([]string{"", "-1", "none", "void", "nodevfiles"}, strings.ToLower(strings.TrimSpace(spec)))
 }
 
-func openStatic(o Options) (*Inventory, error) {
-	inv := &Inventory{list: slices.Clone(o.Static), static: true}
-	seen := map[string]bool{}
-	for i, d := range inv.list {
-		if d.Kind != KindGPU && d.Kind != KindMIG && d.Kind != KindCPU {
-			return nil, fmt.Errorf("gpu: static device %d: kind %q is none of gpu, mig, cpu", i, d.Kind)
-		}
-		if d.UUID == "" || seen[d.UUID] {
-			return nil, fmt.Errorf("gpu: static device %d: UUID %q is empty or given twice; each device needs its own", i, d.UUID)
-		}
-		seen[d.UUID] = true
-	}
+func openStatic(list []Device) *Inventory {
+	inv := &Inventory{list: slices.Clone(list), static: true}
 	if !slices.ContainsFunc(inv.list, func(d Device) bool { return d.Kind == KindCPU }) {
 		inv.list = append(inv.list, cpuDevice())
 	}
-	return inv, nil
+	return inv
 }
 
 // Devices is a copy of the list made by Open.

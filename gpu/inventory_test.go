@@ -7,17 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOpen_StaticRefuses(t *testing.T) {
-	for says, list := range map[string][]Device{
-		`kind "tpu"`:  {{UUID: "T", Kind: "tpu"}},
-		"given twice": {{UUID: "G", Kind: KindGPU}, {UUID: "G", Kind: KindGPU}},
-		"is empty":    {{Kind: KindGPU}},
-	} {
-		_, err := Open(t.Context(), Options{Static: list})
-		require.ErrorContains(t, err, says)
-	}
-}
-
 func TestStatic_Status(t *testing.T) {
 	inv, err := Open(t.Context(), Options{Static: []Device{
 		{Kind: KindGPU, UUID: "G", Memory: 7},

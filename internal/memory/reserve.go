@@ -26,20 +26,14 @@ const (
 	maxReserve   = 2 << 30
 )
 
-// hostMemory reads the memory of the host or container; nil where that is unknown.
-func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
-	if runtime.GOOS != "linux" {
-		return nil
-	}
-	return func() (gpu.Memory, error) {
-		status, err := inventory.Status(gpu.CPU)
-		return status.Memory, err
-	}
-}
-
 // guardHost lets the watch protect the host. Call it before run.
 func (w *watch) guardHost(inventory *gpu.Inventory) error {
-	w.host = hostMemory(inventory)
+	if runtime.GOOS == "linux" {
+		w.host = func() (gpu.Memory, error) {
+			status, err := inventory.Status(gpu.CPU)
+			return status.Memory, err
+		}
+	}
 	text := os.Getenv(ReserveVariable)
 	if text == "" {
 		return nil

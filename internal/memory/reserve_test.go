@@ -64,12 +64,13 @@ func TestWatch_ReadsTheHost(t *testing.T) {
 	inventory, err := gpu.Open(t.Context(), gpu.Options{})
 	require.NoError(t, err)
 	defer inventory.Close()
-	read := hostMemory(inventory)
+	w := newWatch(nil, false, zap.NewNop())
+	require.NoError(t, w.guardHost(inventory))
 	if _, err := os.Stat("/proc/meminfo"); err != nil {
-		require.Nil(t, read)
+		require.Nil(t, w.host)
 		return
 	}
-	host, err := read()
+	host, err := w.host()
 	require.NoError(t, err)
 	require.Greater(t, host.Total, host.Free)
 	require.Positive(t, host.Free)

@@ -48,8 +48,9 @@ type watch struct {
 	wake     chan struct{}
 	// proportional is gpu.ProportionalMemory. It may wait for a process's long system call.
 	proportional func(pids ...int) uint64
-	host         func() (gpu.Memory, error)
-	reserve      uint64
+	// host reads the host's memory; nil leaves it unguarded. reserve 0 is the default one.
+	host    func() (gpu.Memory, error)
+	reserve uint64
 	// gpus are all GPUs of the host by UUID. A process that uses another GPU than its slot's
 	// is ended.
 	gpus map[string]gpu.Device
