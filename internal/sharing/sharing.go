@@ -115,9 +115,6 @@ func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	case mps.Listens(mps.Pipe()):
 		h.Log.Warn("an MPS daemon is there, so processes that share a device share its faults too; sharing: mps knows that and handles them",
 			zap.String("device", d.UUID), zap.String("pipe", mps.Pipe()))
-	case u.Slots > 1:
-		h.Log.Info("slots share the device by the driver's time slices", zap.String("device", d.UUID),
-			zap.String("advice", fmt.Sprintf("root can set their length: nvidia-smi compute-policy -i %s --set-timeslice=0..3", d.UUID)))
 	}
 	return apart{handedOn(d)}, nil
 }
