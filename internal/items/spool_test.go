@@ -168,7 +168,7 @@ func TestSpool_BrokenInput(t *testing.T) {
 }
 
 func TestSpool_LongLines(t *testing.T) {
-	long := `"` + strings.Repeat("x", 100<<20) + `"`
+	long := `"` + strings.Repeat("x", 20<<20) + `"`
 	s, err := spoolFrom(strings.NewReader("1\n"+long+"\n2"), Input{})
 	require.NoError(t, err)
 	defer s.Remove()
