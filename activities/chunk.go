@@ -29,7 +29,6 @@ import (
 const clocks = time.Minute
 
 var (
-	// errTooMany ends a chunk when more items have failed than may.
 	errTooMany = errors.New("more items failed than the map may have")
 	// errGuessed ends a call whose process takes more items at a time than the map knew.
 	errGuessed = errors.New("the chunk was cut before it was known how many items the task takes at a time")
@@ -96,7 +95,6 @@ func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 // worker's by now. It may also be where the clocks of server and worker disagree.
 func late(age time.Duration) bool { return age > contract.Arrival || age < -contract.Ending }
 
-// attempt is one attempt at a chunk.
 type attempt struct {
 	*Pool
 	ctx    context.Context

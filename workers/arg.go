@@ -85,7 +85,6 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	return nil
 }
 
-// write lets the file at path hold an argument.
 func (a *argFiles) write(arg []byte) (err error) {
 	if a.dir == "" {
 		if a.dir, err = os.MkdirTemp("", "gpumux-arg-"); err != nil {

@@ -23,8 +23,7 @@ const (
 	// A measurement lasts for window and minItems, or for longWindow if items are long.
 	window, longWindow = time.Second, time.Minute
 	minItems           = 16
-	// sizingEvery is the time between two looks at a measurement.
-	sizingEvery = window / 10
+	sizingEvery        = window / 10
 	// burst is within which results may be of one micro-batch.
 	burst = 20 * time.Millisecond
 	// roomShare is the share of a device's free memory that more slots may plan with.
@@ -65,7 +64,6 @@ type sizing struct {
 
 type sizedEdition struct{ task, edition string }
 
-// slotSearch is what is known of an edition of a task.
 type slotSearch struct {
 	task string
 	// slots is the number per device, on trial until it is found. paid is the last one that

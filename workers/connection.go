@@ -21,7 +21,6 @@ import (
 
 const dialLimit = 15 * time.Second
 
-// dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})

@@ -34,5 +34,4 @@ func (l zapLog) Error(msg string, keyvals ...any) {
 	write(msg, keyvals...)
 }
 
-// With adds fields to every later line.
 func (l zapLog) With(keyvals ...any) log.Logger { return zapLog{l.SugaredLogger.With(keyvals...)} }

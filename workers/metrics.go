@@ -196,7 +196,6 @@ func (m *metrics) Stop(ctx context.Context) error {
 	return err
 }
 
-// slotGauges reads a worker's slots and devices at each scrape.
 type slotGauges struct {
 	*metrics
 	devices []gpu.Device
@@ -239,7 +238,6 @@ func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// showSlots shows the slots of a pool, and which of its devices are cordoned.
 func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), p *pool.Pool) {
 	devices := map[string]map[slot.State]int{}
 	p.Each(func(h *pool.Seat, _ string) {

@@ -170,7 +170,6 @@ type gate func() bool
 
 const recheck = time.Second
 
-// ReserveSlot waits until the gate is open.
 func (g gate) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()

@@ -28,7 +28,6 @@ type runner struct {
 	tasks *config.Catalog
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
-	// args are shared by all runners of the worker.
 	args *argFiles
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing  *sizing
@@ -157,7 +156,6 @@ func (r *runner) granted(held context.Context, h *pool.Seat, call calls.Call) sl
 	return granted
 }
 
-// counted is work whose results are counted on their way.
 type counted struct {
 	calls.Work
 	runner *runner
@@ -184,7 +182,6 @@ func (c *counted) Done(d calls.Done) {
 	c.Work.Done(d)
 }
 
-// remainder estimates when a call ends.
 type remainder struct {
 	left, done int64
 	busy       time.Duration

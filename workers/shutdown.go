@@ -142,7 +142,6 @@ func (w *Worker) health() error {
 	return w.asking.answered(w.client, w.identity)
 }
 
-// asking is the last question whether the server answers.
 type asking struct {
 	mu   sync.Mutex
 	at   time.Time

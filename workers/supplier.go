@@ -134,7 +134,6 @@ func (s *supplier) update(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// drain waits until no work is in progress.
 func (s *supplier) drain(ctx context.Context) error {
 	return s.await(ctx, func() bool { return s.working == 0 })
 }

@@ -92,13 +92,12 @@ type Worker struct {
 	stopErr  error
 
 	// Made by Start, in this order.
-	scratch  string // a folder to remove
-	args     argFiles
-	home     string // HOME of tasks
-	rRuntime string // main.R
-	metrics  *metrics
-	store    *store.Store
-	// recorders store what the chunks of all pools finish.
+	scratch   string // a folder to remove
+	args      argFiles
+	home      string // HOME of tasks
+	rRuntime  string // main.R
+	metrics   *metrics
+	store     *store.Store
 	recorders *record.Recorders
 	ledger    *pool.Ledger
 	pools     []*pool.Pool

@@ -42,8 +42,7 @@ type budget struct {
 	sent, length int
 	line         []*waiter
 	// timing says that a timer will begin another workflow task.
-	timing bool
-	// engines are those at work.
+	timing  bool
 	engines []*engine
 }
 
@@ -88,7 +87,6 @@ func (b *budget) take(ctx workflow.Context, w *waiter, bytes int) bool {
 	return true
 }
 
-// note notes whether another workflow task has begun.
 func (b *budget) note(ctx workflow.Context) {
 	if length := workflow.GetInfo(ctx).GetCurrentHistoryLength(); length != b.length {
 		b.sent, b.length = 0, length

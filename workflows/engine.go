@@ -36,8 +36,7 @@ type engine struct {
 	asked bool
 	// onResults is called with the results of a chunk that came back inline.
 	onResults func(workflow.Context, []gpumux.Result) error
-	// onChange is called when a chunk has ended.
-	onChange func(workflow.Context)
+	onChange  func(workflow.Context)
 
 	total int64
 	todo  contract.Backlog
@@ -214,7 +213,6 @@ func (e *engine) resume(c contract.Carry) {
 	e.sizer.Resume(c)
 }
 
-// absorb adds what a segment has done, and takes back the pieces that it left.
 func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 	e.ladder.resume(done.Passed)
 	e.tally.absorb(done)

@@ -16,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// defaultPatience is how long a pool may lack a healthy device.
 const defaultPatience = time.Minute
 
 // ladder is the pools of a map, first choice first, and which of them serve now.

@@ -12,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// reducing makes one value of the results of a map.
 type reducing struct {
 	engine  *engine
 	edition string

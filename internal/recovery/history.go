@@ -68,8 +68,7 @@ type Chunk struct {
 	Open            bool
 	Index, Position int64
 	// Under is the position behind those that may have been under way.
-	Under int64
-	// Larger: the ladder has another pool.
+	Under  int64
 	Larger bool
 }
 
@@ -77,8 +76,7 @@ type Chunk struct {
 type Decision struct {
 	Step  Step
 	Index int64
-	// Text is the step in words, for the log.
-	Text string
+	Text  string
 	// Suspect is what the item has caused, this fault included.
 	Suspect Suspect
 }

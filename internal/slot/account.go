@@ -41,10 +41,9 @@ type account struct {
 	// batch is the most items that its task takes in one call, concurrent how many it runs
 	// at the same time; 0: it takes single items.
 	batch, concurrent int
-	// why and text say why it is to be replaced, once it is.
-	why, text string
-	memory    *session.Memory
-	growth    growth
+	why, text         string
+	memory            *session.Memory
+	growth            growth
 }
 
 func newAccount(p *session.Session, limit int) *account {

@@ -17,7 +17,6 @@ import (
 // are given up.
 const unsteady = 3
 
-// admission gets a job the process that may run its items.
 type admission struct{ job *job }
 
 // admit returns a process that may run an item of the call: the present one where it

@@ -35,10 +35,9 @@ type call struct {
 	// ctx ends with the caller's, and when the slot stops.
 	ctx context.Context
 	// forget lets go of ctx. It reports whether ctx had not ended.
-	forget func() bool
-	queue  *queue
-	reply  chan error
-	// inFlight is how many of its items the process has.
+	forget   func() bool
+	queue    *queue
+	reply    chan error
 	inFlight int
 	// canceled is when the process was told to end its items; zero: it was not.
 	canceled time.Time

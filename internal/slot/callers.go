@@ -15,7 +15,6 @@ import (
 // ends the job. Only the owner goroutine uses it, but for lose and wake.
 type callers struct {
 	slot *Slot
-	// list is in order of arrival.
 	list []*call
 	// news has a token when items may be there, gone when the context of a call has ended.
 	news, gone chan struct{}
@@ -61,7 +60,6 @@ func (s *callers) add(r request, timeout time.Duration) (*call, bool) {
 	return c, true
 }
 
-// lose counts a call whose context has ended.
 func (s *callers) lose(cause error) {
 	s.mu.Lock()
 	s.alive--

@@ -89,7 +89,6 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// blamed are the items that a death may be due to.
 func (c *conversation) blamed() []item {
 	if c.suspects != nil {
 		return c.suspects

@@ -38,7 +38,6 @@ type judge struct {
 	kills int
 }
 
-// diagnose is the fault of a process that died, or must be ended, while an item ran.
 func (j *judge) diagnose(p *occupant, d *deathError) *gpumux.Fault {
 	p.session.Explain(d.evidence, j.kills)
 	if p.exited() && j.o.Device == "CPU" {
@@ -64,7 +63,6 @@ func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	return &fault
 }
 
-// raised is the fault of an item that raised, or the death of its process.
 func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	e.Item = running.Value
@@ -108,7 +106,6 @@ func (j *judge) unanswered(task launch.Task, err error) error {
 	return err
 }
 
-// unstarted is the fault of a process that the system could not start.
 func (j *judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	fault := j.start(task, gpumux.Fault{Kind: gpumux.FaultCrash, Message: err.Error()})
 	var program *process.ProgramError

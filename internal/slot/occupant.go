@@ -7,7 +7,6 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// occupant is the task process in a slot.
 type occupant struct {
 	session *session.Session
 	account *account

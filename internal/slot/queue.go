@@ -37,11 +37,10 @@ type queue struct {
 	news chan struct{}
 	gone chan struct{}
 
-	mu    sync.Mutex // guards what follows
-	wake  *sync.Cond
-	items []item
-	bytes int
-	// pulled counts the items that the source gave.
+	mu     sync.Mutex // guards what follows
+	wake   *sync.Cond
+	items  []item
+	bytes  int
 	pulled int64
 	// The goroutine pulls until wanted items are there, and sends news when enough are.
 	wanted, enough int
