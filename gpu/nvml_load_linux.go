@@ -19,8 +19,8 @@ var libraryPaths = []string{
 	"/run/opengl-driver/lib/libnvidia-ml.so.1",
 }
 
-// needed is the functions that are called, which all drivers have from 525 on. Calling one
-// that the library lacks would end the process.
+// needed is the functions that are called, which all drivers have from 525 on. Calling
+// one that the library lacks would end the process.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion",
 	"nvmlSystemGetProcessName", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName",

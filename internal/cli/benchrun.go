@@ -95,8 +95,8 @@ type bareProcesses struct {
 	stderr bytes.Buffer
 }
 
-// startBare returns when all processes are warm. They get the environment of a slot: other
-// threads or libraries would make the comparison one of environments.
+// startBare returns when all processes are warm. They get the environment of a slot:
+// other threads or libraries would make the comparison one of environments.
 func (b *bench) startBare(ctx context.Context, s benchStage, slot map[string]string) (*bareProcesses, error) {
 	var env []string
 	for _, part := range []map[string]string{slot, b.env(s.workload)} {

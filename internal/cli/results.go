@@ -259,7 +259,7 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOptions) (*sofar, error) {
+func soFarHere(ctx context.Context, state local.State, o starter.ReadOptions) (*sofar, error) {
 	found, err := state.Results(ctx)
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOpt
 func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (*sofar, error) {
 	o.Arrays = true // what writes them reads them
 	if state, here := stateHere(a, id); here {
-		return soFarHere(ctx, a, state, o)
+		return soFarHere(ctx, state, o)
 	}
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {

@@ -28,9 +28,9 @@ type table interface {
 }
 
 // Items gives the rows of a file as JSON lines: of Parquet and Arrow objects of the
-// columns that are named, in that order, or of all. It reads ahead, but holds no more than
-// a row group or a batch. It closes the file at the end. A file that is damaged, and a
-// column that it lacks, are a *gpumux.SourceError, here or of a later Read.
+// columns that are named, in that order, or of all. It reads ahead, but holds no more
+// than a row group or a batch. It closes the file at the end. A file that is damaged, and
+// a column that it lacks, are a *gpumux.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	var write func(to *bufio.Writer) error
 	file, err := newRanged(from, size)

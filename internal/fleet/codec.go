@@ -15,8 +15,8 @@ import (
 // converter.ErrUnableToDecode is a refusal, which stays; every other one may pass.
 type payloadCodec func(context.Context) converter.PayloadCodec
 
-// remoteCodec is a codec server, as of TEMPORAL_CODEC_ENDPOINT: the URL before /encode and
-// /decode. The others are the headers Authorization and X-Namespace.
+// remoteCodec is a codec server, as of TEMPORAL_CODEC_ENDPOINT: the URL before /encode
+// and /decode. The others are the headers Authorization and X-Namespace.
 func remoteCodec(endpoint, auth, namespace string) payloadCodec {
 	return func(ctx context.Context) converter.PayloadCodec {
 		return converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{

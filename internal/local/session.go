@@ -131,7 +131,8 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	return s, s.serve()
 }
 
-// configure makes the worker's configuration, which has no tasks where there is no worker.
+// configure makes the worker's configuration, which has no tasks where there is no
+// worker.
 func (o *Options) configure(ctx context.Context) (config.Config, error) {
 	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools}
 	switch {

@@ -1,8 +1,8 @@
 // Package objects keeps objects in a folder of a disk or on an S3 server.
 //
-// It owns which names lie inside, and that an object appears whole or not at all. It never
-// looks into one. It deletes what it is told to, and temporary files older than a day.
-// Nothing runs between calls.
+// It owns which names lie inside, and that an object appears whole or not at all. It
+// never looks into one. It deletes what it is told to, and temporary files older than a
+// day. Nothing runs between calls.
 package objects
 
 import (

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt takes over a process that a template has forked, and marks it. It refuses one that
-// is not the worker's child.
+// Adopt takes over a process that a template has forked, and marks it. It refuses one
+// that is not the worker's child.
 func (p *Process) Adopt(pid int) error {
 	childLock.RLock()
 	defer childLock.RUnlock()
@@ -24,6 +24,6 @@ func (p *Process) Adopt(pid int) error {
 	return nil
 }
 
-// Disown releases a process that was not adopted. It has the template's mark, and ends with
-// the template.
+// Disown releases a process that was not adopted. It has the template's mark, and ends
+// with the template.
 func (p *Process) Disown() { p.Out.close() }

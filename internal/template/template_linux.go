@@ -30,7 +30,8 @@ type template struct {
 	edition string // of the code, read before the import
 	ctx     context.Context
 	stop    context.CancelFunc
-	// refused is until when no other template is started for this code; under the set's lock.
+	// refused is until when no other template is started for this code; under the set's
+	// lock.
 	refused time.Time
 
 	// process is set before ready closes. It is nil if the template must not fork.
