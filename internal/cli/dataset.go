@@ -62,49 +62,44 @@ type member struct{ path, below string }
 
 // dataset lists the files of an --in that means many, in the order of their paths.
 func dataset(ctx context.Context, in string) (files []member, err error) {
-	var found []string
-	base, _ := filepath.Abs(in)
-	pattern := "" // below the base
-	switch {
-	case isURL(in):
-		files, pattern, err = membersOf(ctx, in)
-	case isFolder(in):
-		found, err = matchingFiles("--in", path.Join(in, "**/*"))
-	default:
-		fixed := strings.LastIndexByte(in[:strings.IndexAny(in, "*?[")], '/') + 1
-		base, _ = filepath.Abs(in[:fixed])
-		pattern = in[fixed:]
-		found, err = matchingFiles("--in", in)
-	}
-	for _, file := range found {
-		files = append(files, member{file, strings.TrimPrefix(file, base)})
-	}
-	for _, begin := range []string{"/.", "/_"} { // as in Arrow's data sets
-		if !strings.Contains("/"+pattern, begin) {
-			files = slices.DeleteFunc(files, func(m member) bool { return strings.Contains(m.below, begin) })
+	if isURL(in) {
+		files, err = membersOf(ctx, in)
+	} else {
+		base, pattern := in, path.Join(in, "**/*")
+		if !isFolder(in) {
+			base, pattern = in[:strings.LastIndexByte(in[:strings.IndexAny(in, "*?[")], '/')+1], in
+		}
+		base, _ = filepath.Abs(base)
+		var found []string
+		found, err = matchingFiles("--in", pattern)
+		for _, file := range found {
+			files = append(files, member{file, strings.TrimPrefix(file, base)})
 		}
 	}
+	files = slices.DeleteFunc(files, func(m member) bool { // as in Arrow's data sets
+		return strings.Contains(m.below, "/.") || strings.Contains(m.below, "/_")
+	})
 	if err == nil && len(files) == 0 {
 		err = usage("--in %s: no file is there; put a pattern in quotes, with **/ for all folders below; names that begin with . or _ do not count", in)
 	}
 	return files, err
 }
 
-func membersOf(ctx context.Context, in string) (files []member, pattern string, err error) {
+func membersOf(ctx context.Context, in string) (files []member, err error) {
 	address := addressOf(in)
 	fixed, _, _ := strings.Cut(address, "*")
 	folder := fixed[:strings.LastIndexByte(fixed, '/')+1]
-	pattern = cmp.Or(address[len(folder):], "**")
+	pattern := cmp.Or(address[len(folder):], "**")
 	urls, keys, err := objects.FilesOf(ctx, folder+in[len(address):])
 	if err != nil {
-		return nil, "", usage("--in: %v", err)
+		return nil, usage("--in: %v", err)
 	}
 	for i, key := range keys {
 		if doublestar.MatchUnvalidated(pattern, key) {
 			files = append(files, member{urls[i], "/" + key})
 		}
 	}
-	return files, pattern, nil
+	return files, nil
 }
 
 // inputsOf describes the files of an --in that means many. They are of one format.

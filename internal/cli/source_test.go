@@ -121,7 +121,6 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 		"plain":             {"1", "2", "3"},
 		"plain/**/*.ndjson": {"2"},
 		"./plain/*.jsonl":   {"1"},
-		"plain/_*/*.ndjson": {"8"},
 		"[1].jsonl":         {"7"},
 	} {
 		require.Equal(t, want, itemsOf(t, source{in: []string{in}}), in)
@@ -161,7 +160,6 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 		"data/":         {`{"x":0}`, `{"x":1}`},
 		"data/20*/c*":   {`{"x":1}`},
 		"data/*/*.csv":  {`{"x":0}`, `{"x":1}`},
-		"data/*/_*.csv": {`{"x":9}`},
 		"mixed/*.jsonl": {"7"},
 		"*/*.csv":       {`{"x":5}`},
 	} {
