@@ -43,8 +43,8 @@ THROUGHPUT = "bench throughput"
 ORDER = (
     "Answers", "InventoryIsNvidiaSMIs", "Probe", "MemoryOfAProcessTree", "MapOfEachFramework/torch", "MapOfEachFramework/jax",
     "MapOfEachFramework/cupy", "FreshFromTemplate/torch", "Caps/torch", "BudgetOverrun", "SlotsSideBySide", THROUGHPUT,
-    "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Wording", "MPS/Clients", "MPS/Limits", "MPS/Fault",
-    "MPSBlame", "MPS/Quit", "MPS/NoDaemon", "ProcessesAreNvidiaSMIs", "DoctorCommand", "GPUsCommand", "FreshFromTemplate/jax",
+    "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Clients", "MPS/Limits", "MPS/Fault",
+    "MPSBlame", "MPS/Quit", "ProcessesAreNvidiaSMIs", "DoctorCommand", "GPUsCommand", "FreshFromTemplate/jax",
     "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker", "TwoFrameworks/cupy",
     "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG",
     "SuggestedMemory/cupy", "OutOfMemory/cupy", "SuggestedMemory/jax", "OutOfMemory/jax", "TwoFrameworks/jax",

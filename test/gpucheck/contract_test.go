@@ -13,7 +13,7 @@ import (
 
 // contracts are what gpumux builds on in an MPS daemon; check.py runs each by itself.
 var contracts = map[string]func(*testing.T, gputest.MPSHost){
-	"NoDaemon": noDaemon, "Clients": clients, "Limits": limits, "Fault": fault, "Quit": quit, "Wording": wording,
+	"Clients": clients, "Limits": limits, "Fault": fault, "Quit": quit,
 }
 
 // contract holds an MPS daemon to all of them.
@@ -21,14 +21,6 @@ func contract(t *testing.T, h gputest.MPSHost) {
 	for name, test := range contracts {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
-}
-
-func noDaemon(t *testing.T, _ gputest.MPSHost) {
-	d := mps.Daemon{Pipe: t.TempDir()}
-	require.False(t, mps.Listens(d.Pipe))
-	_, err := gputest.MPSServers(t.Context(), d)
-	require.ErrorIs(t, err, gputest.ErrNoMPS)
-	require.ErrorContains(t, err, d.Pipe)
 }
 
 // server is the daemon's only one.

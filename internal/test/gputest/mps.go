@@ -80,16 +80,7 @@ func MPSServers(ctx context.Context, d mps.Daemon) (list []int, err error) {
 // MPSDaemon is a daemon that runs.
 type MPSDaemon struct {
 	mps.Daemon
-	t      testing.TB
-	output string
-}
-
-// Output returns the output of the daemon and its servers.
-func (d MPSDaemon) Output() string {
-	d.t.Helper()
-	text, err := os.ReadFile(d.output)
-	require.NoError(d.t, err)
-	return string(text)
+	t testing.TB
 }
 
 // Status is a server's, in the daemon's word.
@@ -107,15 +98,11 @@ func (h MPSHost) Start(t testing.TB) MPSDaemon {
 	dir, err := os.MkdirTemp("", "mps")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	d := MPSDaemon{mps.Daemon{Pipe: filepath.Join(dir, "pipe"), Device: h.Device}, t, filepath.Join(dir, "output")}
+	d := MPSDaemon{mps.Daemon{Pipe: filepath.Join(dir, "pipe"), Device: h.Device}, t}
 	require.NoError(t, os.Mkdir(d.Pipe, 0o700))
-	output, err := os.Create(d.output)
-	require.NoError(t, err)
-	defer output.Close()
 	argv := d.Argv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = slices.Concat(os.Environ(), h.Env, d.Environ())
-	cmd.Stdout, cmd.Stderr = output, output
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
