@@ -127,7 +127,6 @@ func (in MapInput) Validate() error {
 	return bad.Err()
 }
 
-// validateItems checks where the items come from.
 func (in MapInput) validateItems(bad *InputError) {
 	sources := 0
 	for _, present := range []bool{in.Items != nil, in.Source != "", in.Range != nil} {
@@ -167,7 +166,6 @@ func (in MapInput) validateItems(bad *InputError) {
 	}
 }
 
-// validateFailures checks what becomes of items that fail.
 func (in MapInput) validateFailures(bad *InputError) {
 	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
@@ -185,7 +183,6 @@ func (e *InputError) limit(field string, d, limit Duration) {
 	}
 }
 
-// longest checks the length of a name, a key or a URL.
 func (e *InputError) longest(field, text string, limit int) {
 	if n := len(text); n > limit {
 		e.Add(field, "has %d bytes, more than %d", n, limit)

@@ -22,7 +22,6 @@ func raised(err error) wire.Raised {
 
 func class(err error) string { return strings.TrimPrefix(fmt.Sprintf("%T", err), "*") }
 
-// panicked is a panic of a handler.
 type panicked struct {
 	value any
 	stack string

@@ -92,7 +92,6 @@ func converse(ctx context.Context, conn *wire.Conn, handlers map[string]Handler)
 	}
 }
 
-// process is the state of a task process after the hellos.
 type process struct {
 	conn    *wire.Conn
 	hello   wire.Hello
@@ -103,7 +102,6 @@ type process struct {
 	queue   []wire.Message // read while a fault waited for its Next
 }
 
-// next is the oldest message that was not handled yet.
 func (p *process) next() (m wire.Message, err error) {
 	if len(p.queue) == 0 {
 		return p.conn.Read()

@@ -155,7 +155,6 @@ func (b *bench) run(ctx context.Context) error {
 	return b.report.print(b.app.Stdout)
 }
 
-// keep writes the file of --json.
 func (b *bench) keep() error {
 	if b.jsonFile == "" || b.jsonFile == "-" {
 		return nil
@@ -231,7 +230,6 @@ func (b *bench) probe(ctx context.Context) error {
 	return nil
 }
 
-// stages of each workload.
 func (b *bench) stages() (all []benchStage) {
 	for _, clients := range b.clients {
 		all = append(all, benchStage{way: wayPersistent, sharing: benchSharings[0], clients: clients})

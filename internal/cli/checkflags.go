@@ -69,7 +69,6 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// flagOf is the flag of a field, such as --max-failures of maxFailures.
 func flagOf(field string) string {
 	switch {
 	case field == "ladder":

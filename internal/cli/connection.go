@@ -43,7 +43,6 @@ func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *con
 	return c
 }
 
-// onMap makes c a command about one map.
 func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connection, h *starter.Handle) error) *cobra.Command {
 	c.Args = oneID
 	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
@@ -55,7 +54,6 @@ func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connec
 	})
 }
 
-// oneID checks the arguments of a command about one map.
 func oneID(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))

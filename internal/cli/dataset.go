@@ -35,7 +35,6 @@ func isFolder(in string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isMany reports whether an --in means the files of a folder or of a pattern.
 func isMany(in string) bool {
 	if isURL(in) {
 		return isFolder(in) || strings.Contains(addressOf(in), "*")

@@ -102,7 +102,6 @@ func printFindings(to io.Writer, findings []finding) {
 	}
 }
 
-// examine runs every check; those that build on a failed one are left out.
 func examine(ctx context.Context, a *app, python string) []finding {
 	detail, fix := local.CheckPython(ctx, python)
 	findings := []finding{{Check: "python", Status: checkGood, Detail: detail}}
@@ -195,7 +194,6 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []fin
 	return findings, stores[0]
 }
 
-// checkBudget says what enforces the budget of a pool's slots.
 func checkBudget(pool contract.PoolInfo) finding {
 	f := finding{Check: "pool " + pool.Name, Status: checkGood, Detail: "no memory budget"}
 	if pool.Memory > 0 {

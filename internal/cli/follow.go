@@ -250,7 +250,6 @@ func (r *ending) print(to io.Writer) {
 	}
 }
 
-// printReport writes a report as --json and --quiet say.
 func printReport(a *app, end *ending, asJSON bool, retry string) error {
 	if asJSON {
 		out := *end

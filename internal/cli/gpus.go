@@ -47,7 +47,6 @@ docs/gpus.schema.json describes --json.`,
 	return c
 }
 
-// deviceEntry is one device with its state, as `gpumux gpus --json` prints it.
 type deviceEntry struct {
 	gpu.Device
 	Status *gpu.Status `json:"status,omitempty"`
@@ -62,7 +61,6 @@ type deviceReport struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// inspectDevices looks at all devices.
 func inspectDevices(inventory *gpu.Inventory) *deviceReport {
 	r := &deviceReport{Reason: inventory.Reason()}
 	for _, d := range inventory.Devices() {
@@ -78,7 +76,6 @@ func inspectDevices(inventory *gpu.Inventory) *deviceReport {
 	return r
 }
 
-// print writes the devices, details of some, and who holds memory.
 func (r *deviceReport) print(to io.Writer) error {
 	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "UUID"}}
 	details := [][]string{{"DEVICE", "DETAIL"}}

@@ -27,7 +27,6 @@ type keptFiles struct {
 	files, items int64
 }
 
-// checkFolder makes the folder of --files, or returns why it cannot be written.
 func checkFolder(folder string) error {
 	err := os.MkdirAll(folder, 0o777)
 	if err == nil {

@@ -158,7 +158,6 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-// printPruned lists what was deleted, or would be.
 func printPruned(a *app, gone []starter.Pruned, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}

@@ -77,7 +77,6 @@ goes on.`,
 	return c
 }
 
-// mapRun is one run of `map` or `retry`, from the flags to the results.
 type mapRun struct {
 	a    *app
 	f    *mapFlags

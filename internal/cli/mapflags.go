@@ -127,7 +127,6 @@ func (f *mapFlags) register(c *cobra.Command) {
 	registerExact(flags, &f.exact)
 }
 
-// registerRun registers the flags that map and retry share.
 func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	flags.StringVar(&f.files, "files", "", filesUsage)
@@ -137,7 +136,6 @@ func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
 }
 
-// registerText registers what map and stream share of the items.
 func (f *mapFlags) registerText(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.source.text, "text", nil, "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+quotedUsage)
 	flags.BoolVar(&f.source.lines, "lines", false, "with --in: every line of text is an item, a string")
@@ -241,7 +239,6 @@ func passedHere(a *app, asked []string) []string {
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "gpus_per_slot": "--gpus-per-slot", "devices": "--devices", "sharing": "--sharing",
 	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "python_dir": "--tasks", "command": "the command"}
 
-// inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {
 	var found *config.Error
 	if !errors.As(err, &found) || found.File != "" {

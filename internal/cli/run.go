@@ -45,7 +45,6 @@ null. The result goes to standard output, what the task printed to standard erro
 	return c
 }
 
-// check reads the command line of `run`.
 func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
 	var m mistakes
 	rest := f.cutTask(&m, c, args)

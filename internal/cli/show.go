@@ -168,7 +168,6 @@ func lsCommand(a *app) *cobra.Command {
 	})
 }
 
-// steeringCommands ask something of a map. What they answer has the map's ID for %[1]s.
 func steeringCommands(a *app) (all []*cobra.Command) {
 	for _, each := range []struct {
 		name, short, answer string

@@ -31,7 +31,6 @@ func (a *app) phrase(text string) string {
 	})
 }
 
-// command returns a command line of gpumux, with the flags that find this server.
 func (a *app) command(words string) string {
 	name, _, _ := strings.Cut(words, " ")
 	store, asksServer := takesStore[name]
@@ -51,7 +50,6 @@ func (a *app) command(words string) string {
 	return line
 }
 
-// shellLine quotes a command for a shell.
 func shellLine(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
@@ -92,12 +90,10 @@ const (
 // Error is for logs.
 func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// usage returns an error about one mistake in the command line.
 func usage(format string, args ...any) error {
 	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// unavailable returns an error about something that could not be reached or started.
 func unavailable(err error) error { return &local.UnavailableError{Err: err} }
 
 var errInterrupted = errors.New("interrupted")

@@ -89,7 +89,6 @@ func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 	return err
 }
 
-// closeInventory lets go of the driver.
 func (o *Options) closeInventory() {
 	if o.Inventory != nil {
 		_ = o.Inventory.Close()

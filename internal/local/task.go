@@ -86,7 +86,6 @@ func (t *Task) command(o TaskOptions) {
 	t.code = launch.Code{Dir: t.dir, Command: o.Command}
 }
 
-// function makes a task of file.py:function, module:function or file.R:function.
 func (t *Task) function(name string, o TaskOptions) error {
 	at := strings.LastIndex(name, ":")
 	if at < 1 || at == len(name)-1 {

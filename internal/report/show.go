@@ -77,7 +77,6 @@ func started(at, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", at.Local().Format(time.DateTime), Ago(now, at))
 }
 
-// inFlight describes the chunks that workers have of a running map; p may be nil.
 func inFlight(p *gpumux.Progress) string {
 	if p == nil {
 		return ""

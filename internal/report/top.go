@@ -248,7 +248,6 @@ func (m *model) head() []string {
 	return append(lines, "")
 }
 
-// sick says which devices get no work, and why.
 func (m *model) sick() (lines []string) {
 	for _, w := range m.now.Workers {
 		if w.Offer == nil {

@@ -128,7 +128,6 @@ func (c Config) StoreURL() (string, error) {
 	return "file://" + filepath.ToSlash(filepath.Join(data, "gpumux", "store")), nil
 }
 
-// path makes a path of the file absolute.
 func (c Config) path(p string) string {
 	if p == "" || filepath.IsAbs(p) {
 		return p

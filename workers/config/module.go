@@ -29,7 +29,6 @@ func (f folder) functions(module string) []string {
 	return functions(string(text))
 }
 
-// modules are the names of the folder's modules.
 func (f folder) modules() (names []string) {
 	files, _ := os.ReadDir(f.base.Dir)
 	for _, file := range files {

@@ -140,7 +140,6 @@ func (p Pool) choose(inventory *gpu.Inventory) ([]gpu.Device, error) {
 	return inventory.Select(p.Devices)
 }
 
-// uses reports whether a pool has slots on a device.
 func (p Placement) uses(d gpu.Device) bool { return slices.Contains(p.devices(), d) }
 
 func (p Placement) devices() (list []gpu.Device) {

@@ -41,7 +41,6 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// report collects problems.
 type report struct {
 	lines    map[string]int
 	problems []Problem

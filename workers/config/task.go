@@ -166,7 +166,6 @@ func (t Task) checkLimits(at string, r *report) {
 	positive("recycle", t.Recycle < 0)
 }
 
-// interpreter finds the Python or R of a task.
 func (c Config) interpreter(at string, t Task, r *report) string {
 	name, install := "python3", "install Python, or give interpreter or venv"
 	if t.R != "" {

@@ -59,7 +59,6 @@ func (q quietLog) Fatal(message string, tags ...tag.Tag) {
 	panic(fatalError{err})
 }
 
-// fatalError is an error that ended the server.
 type fatalError struct{ error }
 
 // noHTTP begins a warning about the HTTP API, which is off on purpose.

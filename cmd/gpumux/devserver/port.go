@@ -64,7 +64,6 @@ func choosePorts(frontend int, private bool) (p ports, err error) {
 	return p, err
 }
 
-// freePort asks the system for an unused port.
 func freePort() (port int, err error) {
 	listener, err := net.Listen("tcp4", address(0))
 	if err != nil {
@@ -85,7 +84,6 @@ func listen(port int, instead string) (net.Listener, error) {
 	return listener, nil
 }
 
-// checkPort reports whether the frontend's port is free.
 func checkPort(port int) error {
 	if port == 0 {
 		return nil

@@ -22,7 +22,6 @@ import (
 // token is required of callers; an empty one lets everybody on this machine in.
 type token string
 
-// header is the value of the callers' authorization header.
 func (t token) header() string { return "Bearer " + string(t) }
 
 // key is for browsers, which send it to anything on this host: not the token itself.
