@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/mps"
 )
 
 // Kind says what a device is.
@@ -217,5 +216,3 @@ func (s *Status) shared(daemon bool) {
 		s.TimeSliced = turns
 	}
 }
-
-func mpsDaemon() bool { return mps.Listens(mps.Pipe()) }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/gpumux/gpumux/internal/mps"
 )
 
 // Options says where the devices come from. The zero value asks the NVIDIA driver.
@@ -167,7 +169,7 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 	}
 	s, err := inv.driver.status(uuid)
 	if err == nil && d.Usable() {
-		s.shared(mpsDaemon())
+		s.shared(mps.Listens(mps.Pipe()))
 	}
 	return s, err
 }

@@ -1,9 +1,6 @@
 package gpu
 
 import (
-	"net"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,20 +32,4 @@ func TestStatus_Shared(t *testing.T) {
 			require.Equal(t, test.turns, s.TimeSliced)
 		})
 	}
-}
-
-func TestMPSDaemon(t *testing.T) {
-	dir, err := os.MkdirTemp("", "m") // paths of sockets are short
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", dir)
-	require.False(t, mpsDaemon())
-	at := &net.UnixAddr{Name: filepath.Join(dir, "control"), Net: "unix"}
-	listener, err := net.ListenUnix("unix", at)
-	require.NoError(t, err)
-	require.True(t, mpsDaemon())
-	listener.SetUnlinkOnClose(false)
-	require.NoError(t, listener.Close())
-	require.FileExists(t, at.Name)
-	require.False(t, mpsDaemon(), "it was killed")
 }

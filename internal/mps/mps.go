@@ -1,5 +1,5 @@
-// Package mps says how a control daemon of NVIDIA's Multi-Process Service is started and
-// found. It keeps nothing running and imports nothing of gpumux.
+// Package mps says how a control daemon of NVIDIA's Multi-Process Service is started,
+// found and ended. It keeps nothing running and imports nothing of gpumux.
 package mps
 
 import (
@@ -53,9 +53,14 @@ func Listens(pipe string) bool {
 // standard output; the files of NVIDIA's documentation exist with -d alone.
 func (d Daemon) Argv() []string { return []string{Program, "-f"} }
 
-// Environ is the environment of the daemon.
+// Environ is the environment of the daemon: a part of this program's.
 func (d Daemon) Environ() []string {
-	list := append(inherited(), PipeVariable+"="+d.Pipe)
+	list := []string{PipeVariable + "=" + d.Pipe}
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			list = append(list, name+"="+value)
+		}
+	}
 	if d.Device != "" {
 		list = append(list, "CUDA_VISIBLE_DEVICES="+d.Device)
 	}
@@ -67,15 +72,6 @@ func (d Daemon) Quit(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, Program)
 	cmd.Stdin, cmd.Env = strings.NewReader("quit\n"), d.Environ()
 	return cmd.Run()
-}
-
-func inherited() (list []string) {
-	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
-		if value, ok := os.LookupEnv(name); ok {
-			list = append(list, name+"="+value)
-		}
-	}
-	return list
 }
 
 // Limit is a client's on the one device that it sees; an entry for another drops it.
