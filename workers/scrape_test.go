@@ -65,9 +65,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
 	}
-	url, err := m.Serve("127.0.0.1:0", inventory.Devices(), inventory.Status)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	url := serving(t, m, inventory.Devices(), inventory.Status)
 	scrape := func() string {
 		code, text := answered(t, url)
 		require.Equal(t, http.StatusOK, code, "%s", text)
@@ -129,9 +127,7 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	server := &historian{}
 	w.client = server
 	m := newMetrics(zap.NewNop(), "", w.starts, w.health)
-	url, err := m.Serve("127.0.0.1:0", nil, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	url := serving(t, m, nil, nil)
 	alive := strings.Replace(url, "/metrics", "/livez", 1)
 	url = strings.Replace(url, "/metrics", "/healthz", 1)
 	expect := func(want int, line string) {
