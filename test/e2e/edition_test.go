@@ -30,9 +30,6 @@ import near, os, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 def plain(x):
     return near.value
-def hold(path):
-    while not os.path.exists(path): time.sleep(0.01)
-    return near.value
 def last(pair):
     return pair[1]
 def edit(x):
@@ -202,35 +199,6 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{value: 60}, counted(t, s.results(sum)))
 	}
-}
-
-// A map that has begun with the old code waits for a worker that has it for as long as
-// there is one, however long that is busy, and no longer.
-func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	old := newShell(t)
-	oldWorker := s.editedWorker(old, "first", 1)
-	first := launch.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
-	gate := filepath.Join(t.TempDir(), "gate")
-	hold := s.start(gpumux.MapInput{Task: "edited:hold", Items: items(gate), Ladder: []string{"cpu"}})
-	rig.Wait(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)
-	s.editedWorker(newShell(t), "another", 3)
-
-	in := gpumux.MapInput{Task: "edited:plain", Edition: first, Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Chunk: 20}
-	waiting := s.start(in)
-	rig.Wait(t, func() bool { return s.attempts(waiting) > 2*30 }, 3*time.Minute, 100*time.Millisecond, "no worker has room that has the code")
-	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	var sum gpumux.Summary
-	require.NoError(t, waiting.Get(t.Context(), &sum))
-	require.Equal(t, map[string]int{"first": 20}, counted(t, s.results(sum)))
-
-	require.NoError(t, oldWorker.Process.Kill())
-	<-oldWorker.ended
-	_, err := s.run(in)
-	gone := workflows.FaultOf(err)
-	require.NotNil(t, gone, "%v", err)
-	require.NotEmpty(t, gone.Edition)
 }
 
 // editedWorker starts a worker of the site in a process and folder of its own.
