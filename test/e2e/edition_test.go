@@ -23,8 +23,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// editedPy tells which edition of a module it runs with. Item 20 edits that module, once,
-// where it is told to, and may end its process then.
+// editedPy tells which edition of a module it runs with. Item 20 edits that module, once.
 const editedPy = `
 import near, os, time
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,11 +38,6 @@ def edit(x):
         open(mark, "w").close()
         open(os.path.join(HERE, "near.py"), "w").write("value = 'another'\n")
     return near.value
-def fatal(x):
-    before = os.path.exists(os.path.join(HERE, "edited"))
-    value = edit(x)
-    if x == 20 and not before: os._exit(1)
-    return value
 `
 
 // near writes the module, with another length for each value.
