@@ -146,27 +146,20 @@ func (c *cluster) database() error {
 	return c.script("schema.sh") // again it changes nothing
 }
 
-// buckets are the stores of all parts.
-var buckets = []string{"main", "blue", "green"}
-
 // namespaces are those beside the default one; a new one is known to all services after
 // some seconds, so they are made at once.
-var namespaces = []string{"blue", "green", "versions", "limits"}
+var namespaces = []string{"versions", "limits"}
 
-// store starts the S3 server, whose buckets are folders.
+// store starts the S3 server, whose bucket is a folder.
 func (c *cluster) store() error {
-	for _, bucket := range buckets {
-		if err := os.MkdirAll(c.bucket(bucket), 0o755); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(filepath.Join(c.dir, "s3", "main"), 0o755); err != nil {
+		return err
 	}
 	return c.add(&process{name: "versitygw", ready: speaks("http://" + at(atStore) + ":7070/health"),
 		argv: []string{c.program("versitygw"), "--port", at(atStore) + ":7070", "--access", "key", "--secret", "secret", "--health", "/health",
 			"--quiet", "posix", filepath.Join(c.dir, "s3")},
 	}).start()
 }
-
-func (c *cluster) bucket(name string) string { return filepath.Join(c.dir, "s3", name) }
 
 // temporal is a service of Temporal on a host of its own.
 func (c *cluster) temporal(name, service string, host int) *process {

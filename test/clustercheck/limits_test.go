@@ -15,7 +15,7 @@ import (
 // key, hold back a map whose chunks would be faster.
 func TestLimits(t *testing.T) {
 	inCluster(t)
-	s := in("limits", "main")
+	s := in("limits")
 	host := s.worker("worker-limits", atWorkers+12, "")
 	require.NoError(t, host.start())
 	defer func() { require.NoError(t, host.end(syscall.SIGTERM)) }()

@@ -45,10 +45,10 @@ def odd(item):
 // site is what clients and workers of a namespace have in common.
 type site struct{ address, namespace, store string }
 
-// in is a namespace of the cluster with a bucket.
-func in(namespace, bucket string) site {
+// in is a namespace of the cluster, with the store.
+func in(namespace string) site {
 	return site{address: at(atFrontend) + ":7233", namespace: namespace,
-		store: "s3://" + bucket + "?region=us-east-1&endpoint=http://" + at(atStore) + ":7070"}
+		store: "s3://main?region=us-east-1&endpoint=http://" + at(atStore) + ":7070"}
 }
 
 func (s site) env() []string {
@@ -82,7 +82,7 @@ func workers(t *testing.T) [2]*process {
 	for i := range both {
 		name := fmt.Sprintf("worker-%d", i+1)
 		if c.processes[name] == nil {
-			in("default", "main").worker(name, atWorkers+i, "")
+			in("default").worker(name, atWorkers+i, "")
 		}
 		if both[i] = c.processes[name]; !both[i].alive() {
 			require.NoError(t, both[i].start())

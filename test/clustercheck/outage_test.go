@@ -27,8 +27,8 @@ func load(t *testing.T, name string, short, long int64) [2]*job {
 	workers(t)
 	name = strings.NewReplacer("/", "-", " ", "-").Replace(name)
 	all := [2]*job{
-		{site: in("default", "main"), items: short, seconds: 0.1, pool: "cpu"},
-		{site: in("default", "main"), items: long, seconds: 14, pool: "long"},
+		{site: in("default"), items: short, seconds: 0.1, pool: "cpu"},
+		{site: in("default"), items: long, seconds: 14, pool: "long"},
 	}
 	for i, j := range all {
 		j.begin(t, fmt.Sprintf("%s-%s", strings.ToLower(name), j.pool))
@@ -96,7 +96,7 @@ func TestOutage_WithoutStore(t *testing.T) {
 
 func withoutStore(t *testing.T, part string, items int64, p *process, signal syscall.Signal, minimum time.Duration) {
 	t.Helper()
-	s := in("default", "main")
+	s := in("default")
 	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
 	require.NoError(t, err)
 	defer server.Close()

@@ -43,7 +43,7 @@ func TestWorkers_Killed(t *testing.T) {
 // goes to the new version, and the old workers go when the first map is done.
 func TestWorkers_NewVersion(t *testing.T) {
 	inCluster(t)
-	s := in("versions", "main")
+	s := in("versions")
 	current := func(build string) {
 		t.Helper()
 		set := func() bool {
