@@ -14,6 +14,7 @@ import (
 // TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than
 // there can be, on the CPU.
 func TestSlot_FaultsOfInstalledFrameworks(t *testing.T) {
+	t.Parallel()
 	// This is more than there are addresses: a system that overcommits refuses nothing less.
 	const mostOfAll = 1 << 48
 	for module, code := range map[string]string{
@@ -38,6 +39,7 @@ func TestSlot_FaultsOfInstalledFrameworks(t *testing.T) {
 // TestCap_InstalledJAX asks JAX for what it tells its device's plugin, in a task that has
 // set the old name of the limit as many scripts do. JAX itself refuses both names.
 func TestCap_InstalledJAX(t *testing.T) {
+	t.Parallel()
 	interpreter := withModule(t, "jax")
 	f := newForge(t, `
 import os

@@ -14,6 +14,7 @@ import (
 // A task may close or replace the wire's descriptor and go on. In both cases its fault
 // says so.
 func TestSlot_TaskTakesTheWireAway(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"lose_wire", "replace_wire"} {
 		t.Run(how, func(t *testing.T) {
 			s := newSpawning(t)
@@ -33,6 +34,7 @@ func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 
 // A result on the board counts, although the process cannot tell of it.
 func TestSlot_ResultWithoutTheWire(t *testing.T) {
+	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
 	got, err := s.run(s.task("item"), slot.Call{Work: work(object{"i": 1, "end": "lose_wire"})})
 	require.NoError(t, err)
@@ -42,6 +44,7 @@ func TestSlot_ResultWithoutTheWire(t *testing.T) {
 }
 
 func TestSlot_WhatIsNoPython(t *testing.T) {
+	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
 	task := s.task("item")
 	task.Interpreter = filepath.Join(t.TempDir(), "python")
@@ -54,6 +57,7 @@ func TestSlot_WhatIsNoPython(t *testing.T) {
 }
 
 func TestSlot_ImportThatEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
 	for how, want := range map[string]string{
 		"exit3":    "the import of faults.py ended the process with exit status 3: last words of exit3",

@@ -117,6 +117,7 @@ func forking() {
 }
 
 func TestFork_ATemplateThatIsKilledIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, forked+`
 def slow(x):
     open(os.environ["DIR"] + "/begun", "w").close()
@@ -154,6 +155,7 @@ def slow(x):
 
 // Each costs the time of a fork that does not answer, and perhaps another template.
 func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, forked)
 	s := f.slot("cpu/0", nil)
 	for range 2 {
@@ -173,6 +175,7 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 // A child may die because the call's time is over. Then forking works, and no interpreter
 // starts instead.
 func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 import gpumux.process.wire
 open(os.environ["DIR"] + "/imports", "a").write("x")

@@ -16,6 +16,7 @@ import (
 // Random state from the system differs between items, as in new interpreters. A seed of
 // the task stays.
 func TestFork_RandomState(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 import random
 own, seeded = random.Random(), random.Random(7)
@@ -38,6 +39,7 @@ def item(x): return [own.random(), random.random(), 'gpumux.process.template' in
 }
 
 func TestFork_RandomStateOfNumPy(t *testing.T) {
+	t.Parallel()
 	interpreter := withModule(t, "numpy")
 	f := newForge(t, `
 import numpy as np
@@ -97,6 +99,7 @@ func columns(t *testing.T, results []string, differ ...bool) {
 // A framework that was only imported can be forked and works in the child. After its
 // first use jax can no longer be forked.
 func TestFork_Frameworks(t *testing.T) {
+	t.Parallel()
 	for module, code := range map[string]struct{ use, sum string }{
 		"jax":   {"import jax\njax.config.update('jax_platforms', 'cpu')\nimport jax.numpy as jnp\ndef use(x): return float((jnp.ones((64, 64)) @ jnp.ones((64, 64))).sum()) + x\n", "262144"},
 		"torch": {"import torch\ndef use(x): return float((torch.ones(512, 512) @ torch.ones(512, 512)).sum()) + x\n", "134217728"},

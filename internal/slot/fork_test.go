@@ -150,6 +150,7 @@ func (f *forge) imports() int {
 }
 
 func TestFork_ItemsAreApart(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, forked)
 	var pids, marks []any
 	for i, v := range f.seen(f.run(f.slot("cpu/0", nil), "item", ints(8)...)) {
@@ -166,6 +167,7 @@ func TestFork_ItemsAreApart(t *testing.T) {
 }
 
 func TestFork_SpawnImportsForEachItem(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, forked)
 	task := f.task("item")
 	task.Fresh = launch.Spawn
@@ -183,6 +185,7 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 // a file that stays open, as the driver's do. The import hears of the slot's devices
 // instead, and the item the framework itself.
 func TestFork_ImportsThatAskForDevices(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 import torch
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -216,6 +219,7 @@ cuda.device_count = lambda: cuda._device_count_nvml()
 }
 
 func TestFork_SlotsOfADeviceShareATemplate(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, forked+`
 at_import = os.environ["CUDA_VISIBLE_DEVICES"]
 def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot().name, gpumux.slot().device]
@@ -248,6 +252,7 @@ def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot
 
 // A task may set its own handler of SIGTERM during its import.
 func TestFork_SignalHandlersOfTheImportStay(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 import signal
 signal.signal(signal.SIGTERM, lambda *_: None)
@@ -260,6 +265,7 @@ def item(x):
 
 // Several processes are forked together, and yet each runs the hooks that the import set.
 func TestFork_HooksOfTheImportRunInEachProcess(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 ran = []
 os.register_at_fork(after_in_child=lambda: ran.append(os.getpid()))
@@ -271,6 +277,7 @@ def item(x): return [ran[-1] == os.getpid(), 'gpumux.process.template' in sys.mo
 }
 
 func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, `
 import atexit, logging, tempfile, threading
 print("import")
@@ -306,6 +313,7 @@ def item(x):
 }
 
 func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
+	t.Parallel()
 	f := newForge(t, "import near\nvalue = 1\ndef item(x): return [value, near.value]\n")
 	f.write("near.py", "value = 1\n")
 	s := f.slot("cpu/0", nil)
