@@ -163,8 +163,9 @@ outdated: ## direct dependencies that have newer versions
 	@for dir in . cmd/gpumux test; do (cd $$dir && GOWORK=off $(GO) list -mod=mod -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
 		$$($(GO) list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}{{end}}' all)); done
 
-size: ## the longest source files
-	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
+size: ## lines of Go without tests, and the longest source files
+	@git ls-files "*.go" | grep -vE "_test\.go$$|(^|/)test/" | xargs cat | wc -l
+	@git ls-files "*.go" "*.py" "*.R" | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
 	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster dist
