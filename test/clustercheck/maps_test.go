@@ -65,7 +65,7 @@ func (s site) worker(name string, host int, build string) *process {
 	if build != "" {
 		temporal = "temporal: {deployment: gpus, build: " + build + "}\n"
 	}
-	text := fmt.Sprintf("%sstore: %q\nmetrics: {address: \"%s:9464\"}\nbacklog: [cpu]\n"+
+	text := fmt.Sprintf("%sstore: %q\nmetrics: \"%s:9464\"\nbacklog: [cpu]\n"+
 		"pools: [{name: cpu, devices: cpu, slots: 1, memory: 512MiB}, {name: long, devices: cpu, slots: 1}]\n"+
 		"tasks: {work: {python: \"work.py:work\"}, odd: {python: \"work.py:odd\"}}\n", temporal, s.store, at(host))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
