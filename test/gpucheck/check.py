@@ -43,17 +43,18 @@ THROUGHPUT = "bench throughput"
 ORDER = (
     "Answers", "InventoryIsNvidiaSMIs", "Probe", "MemoryOfAProcessTree", "MapOfEachFramework/torch", "MapOfEachFramework/jax",
     "MapOfEachFramework/cupy", "FreshFromTemplate/torch", "Caps/torch", "BudgetOverrun", "SlotsSideBySide", THROUGHPUT,
-    "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Clients", "MPS/Limits", "MPS/Fault",
-    "MPSBlame", "MPS/Quit", "ProcessesAreNvidiaSMIs", "DoctorCommand", "GPUsCommand", "FreshFromTemplate/jax",
-    "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker", "TwoFrameworks/cupy",
-    "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG",
-    "SuggestedMemory/cupy", "OutOfMemory/cupy", "SuggestedMemory/jax", "OutOfMemory/jax", "TwoFrameworks/jax",
-    "PeaksAreWhatWasLive/jax", "PeaksAreWhatWasLive/cupy", "FreshItemsLeaveNothing",
+    "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Clients", "MPS/Limits", "MPS/Fault", "MPSBlame",
+    "MPS/Quit", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "DoctorCommand",
+    "GPUsCommand", "FreshFromTemplate/jax", "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker",
+    "OldVariable/jax", "TwoFrameworks/cupy", "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "ImportsAtOnce/torch",
+    "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG", "ManagedMemory", "SuggestedMemory/cupy",
+    "OutOfMemory/cupy", "SuggestedMemory/jax", "OutOfMemory/jax", "Preallocation/jax", "TwoFrameworks/jax", "PeaksAreWhatWasLive/jax",
+    "PeaksAreWhatWasLive/cupy", "Packing/torch", "FreshItemsLeaveNothing",
 )
 # What is left out for want of time should be one test, not many.
 LAST = ORDER[-1]
 # How long a test may take in seconds: one that hangs costs so much of the whole. JAX waits up to 10 s before each refusal.
-USUAL, LONG = 80, {"MPS": 40, "OutOfMemory/jax": 150, LAST: 150}
+USUAL, LONG = 80, {"MPS": 40, "OutOfMemory/jax": 150, "Packing": 120, LAST: 150}
 # One of these that takes its time and fails ends the others: a daemon of MPS that half works costs each of them as much.
 BREAKER = re.compile("TestGPU_MPS")
 HALTED = 30

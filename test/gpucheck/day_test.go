@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +43,37 @@ func TestGPU_SuggestedMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Four processes that import PyTorch at once take longer than one; how much longer is a
+// figure.
+func TestGPU_ImportsAtOnce(t *testing.T) {
+	t.Run("torch", func(t *testing.T) {
+		m := onGPU(t).script("imports.py")
+		m.needs("torch")
+		reported := map[int]string{}
+		for _, slots := range []int{1, 4} {
+			folder := filepath.Join(m.dir, strconv.Itoa(slots))
+			require.NoError(t, os.Mkdir(folder, 0o700))
+			items := slices.Repeat([]object{{"folder": folder, "count": slots}}, slots)
+			began := time.Now()
+			results := m.mapped(0, "imported", items, "--slots", strconv.Itoa(slots), "--memory", "4GiB", "--option", "chunk=1")
+			took, longest, threads := time.Since(began).Seconds(), 0.0, ""
+			pids := map[int]bool{}
+			for _, r := range results {
+				got := value[struct {
+					PID     int
+					Seconds float64
+					Threads string
+				}](t, r)
+				pids[got.PID], longest, threads = true, max(longest, got.Seconds), got.Threads
+			}
+			require.Len(t, pids, slots, "a process per slot")
+			reported[slots] = strconv.FormatFloat(longest, 'f', 1, 64) + " s, the map " + strconv.FormatFloat(took, 'f', 1, 64) +
+				" s, OMP_NUM_THREADS " + strconv.Quote(threads)
+		}
+		m.figure("importing PyTorch in one slot takes %s; in four at once %s", reported[1], reported[4])
+	})
 }
 
 // In a container with process numbers of its own some drivers list processes without
@@ -89,6 +121,24 @@ func namespace(t *testing.T) []string {
 	}
 	rig.Because(t, rig.Mount, "no PID namespace may be made here: ", strings.Join(output, "; "))
 	return nil
+}
+
+// A script that sets the variable that JAX calls deprecated runs in a slot, within its
+// budget.
+func TestGPU_OldVariable(t *testing.T) {
+	t.Run("jax", func(t *testing.T) {
+		m := onGPU(t).script("oldjax.py")
+		m.needs("jax")
+		for i, r := range m.mapped(0, "add_up", []object{{"number": 0}, {"number": 1}}, "--slots", "1", "--memory", "4GiB") {
+			got := value[struct {
+				Sum   float64
+				Limit int64
+			}](t, r)
+			require.InDelta(t, float64(4096*i), got.Sum, 0.5)
+			require.LessOrEqual(t, got.Limit, int64(4*gib), "the smaller of the slot's share and the script's holds")
+			m.figure("XLA_PYTHON_CLIENT_MEM_FRACTION=.5 in a slot of 4 GiB: JAX may take %s", gpumux.Size(got.Limit))
+		}
+	})
 }
 
 // Two workers on one GPU run at the same time. What passes its budget in one is ended,

@@ -139,3 +139,21 @@ func many(item json.RawMessage, count int) iter.Seq2[calls.Item, error] {
 		}
 	}
 }
+
+// Memory that CUDA moves between host and device by itself: what the driver lists of it.
+func TestGPU_ManagedMemory(t *testing.T) {
+	m := onGPU(t)
+	m.seen()
+	var held struct{ Before, After int64 }
+	held.Before, held.After = m.listed(0), m.listed(gib)
+	m.figure("of 1 GiB of managed memory the driver lists %s", gpumux.Size(held.After-held.Before))
+	require.GreaterOrEqual(t, held.After, held.Before)
+}
+
+// listed is what the driver lists of a process with a context and so many bytes of
+// managed memory.
+func (m *machine) listed(bytes int64) int64 {
+	m.t.Helper()
+	r := m.mapped(0, "managed", []object{{"bytes": bytes}}, "--slots", "1")
+	return value[int64](m.t, r[0])
+}

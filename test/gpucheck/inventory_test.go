@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,6 +62,33 @@ func TestGPU_InventoryIsNvidiaSMIs(t *testing.T) {
 		require.Equal(t, row[5:7], []string{d.Driver, d.ComputeCapability})
 		m.figure("%s, %s, driver %s, CUDA %s", d.Name, gpumux.Size(d.Memory), d.Driver, d.CUDA)
 	}
+}
+
+func TestGPU_StatusIsNvidiaSMIs(t *testing.T) {
+	m := onGPU(t)
+	if m.device.Kind != gpu.KindGPU {
+		rig.Because(t, rig.SMI, "it lists no state of MIG instances")
+	}
+	status, err := m.inventory.Status(m.device.UUID)
+	require.NoError(t, err)
+	for _, row := range m.smi("gpu", "uuid,memory.free,temperature.gpu,power.draw,compute_mode") {
+		if row[0] != m.device.UUID {
+			continue
+		}
+		if free, ok := number(row[1]); ok {
+			require.InDelta(t, free*mib, float64(status.Memory.Free), slack, "free memory")
+		}
+		if degrees, ok := number(row[2]); ok {
+			require.InDelta(t, degrees, status.Temperature, 15)
+		}
+		if watts, ok := number(row[3]); ok {
+			require.InDelta(t, watts, status.Power, max(100, watts), "watts")
+		}
+		require.Equal(t, strings.ToLower(row[4]), status.ComputeMode)
+		require.Equal(t, status.Memory.Total, status.Memory.Free+status.Memory.Used)
+		return
+	}
+	require.Fail(t, "nvidia-smi does not list the device", "%s", m.device)
 }
 
 // The memory of a process below another one is found through the census of the tree and
@@ -132,4 +160,19 @@ func TestGPU_ProcessesAreNvidiaSMIs(t *testing.T) {
 	}
 	require.Len(t, held, both, "processes: %v", held)
 	m.figure("both list %d processes", both)
+}
+
+// How long one look at the processes takes decides how often a budget can be watched.
+func TestGPU_CostOfALook(t *testing.T) {
+	m := onGPU(t)
+	m.holder(gib)
+	var took []time.Duration
+	for range 50 {
+		began := time.Now()
+		_, err := m.inventory.ProcessMemory(m.device.UUID)
+		require.NoError(t, err)
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	m.figure("a look at the device's processes takes %d µs at the median, %d µs at most", took[25].Microseconds(), took[49].Microseconds())
 }

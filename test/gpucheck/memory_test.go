@@ -24,6 +24,7 @@ import (
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -261,3 +262,36 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 		require.GreaterOrEqual(t, largest, slots)
 	}
 }
+
+// A small model leaves room on a large device: how many slots get the most done is found
+// by measurement.
+func TestGPU_Packing(t *testing.T) {
+	t.Run("torch", func(t *testing.T) {
+		m := onGPU(t)
+		m.needs("torch")
+		if rehearsed() {
+			rig.Because(t, rig.StandIn, "it has no networks")
+		}
+		before, began := m.used(), time.Now()
+		items := make([]object, 15_000)
+		for i := range items {
+			items[i] = object{"number": i}
+		}
+		answers := map[float64]bool{}
+		for _, r := range m.mapped(0, "small", items, "--slots", "auto") {
+			answers[value[float64](t, r)] = true
+		}
+		require.LessOrEqual(t, len(answers), mostPacked, "a process has a network of its own, and each gives one answer")
+		found := "the search did not settle"
+		for line := range strings.Lines(m.output) {
+			if at := strings.Index(line, "per device for task"); at >= 0 {
+				found = strings.TrimSpace(line)
+			}
+		}
+		m.figure("%d items in %.0f s; %s", len(items), time.Since(began).Seconds(), found)
+		m.returns(before)
+	})
+}
+
+// mostPacked is more processes than a search of slots starts on one device.
+const mostPacked = 64

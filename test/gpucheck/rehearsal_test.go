@@ -49,7 +49,7 @@ func TestLong_Rehearsal(t *testing.T) {
 	rehearse("^"+namespaced+"$", "GPU-00000000-0000-0000-0000-000000000000", gputest.GPU{})
 	skipped, env := rehearse("^TestGPU_", "GPU-00000000-0000-0000-0000-000000000000",
 		gputest.GPU{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib})
-	require.Equal(t, 3, skipped, "only the comparisons with nvidia-smi and MIG are left out")
+	require.Equal(t, 5, skipped, "only the comparisons with nvidia-smi, the packing of networks and MIG are left out")
 	rehearseFacts(t, env)
 	instances := []gputest.Instance{{Total: 20 * gib, Free: 20 * gib}, {Number: 1, Total: 20 * gib, Free: 20 * gib}}
 	skipped, _ = rehearse("^TestGPU_MIG$", "MIG-00000000-0000-0000-0000-000000000000", gputest.GPU{Instances: instances})

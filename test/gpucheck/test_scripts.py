@@ -32,7 +32,7 @@ if sys.argv[1:2] == ["gpus"]:
     gpus = [{"kind": "gpu", "name": "a GPU"}] if "GPU" in os.environ else []
     print(json.dumps({"devices": [*gpus, {"kind": "cpu", "name": "a processor"}], "reason": "no driver"}))
 elif sys.argv[1] == "-test.list":
-    print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Caps\\nTestGPU_Good\\nTestGPU_Bad\\nTestGPU_DoctorCommand\\nok")
+    print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Caps\\nTestGPU_Good\\nTestGPU_Bad\\nTestGPU_CostOfALook\\nok")
     print("TestGPU_MPS\\nTestGPU_MPSBlame" if "MPS" in os.environ else "")
 elif "MPS" in sys.argv[1]:
     if "Clients" in sys.argv[1]:
@@ -190,7 +190,7 @@ class TestWhole(Folder):
         self.assertRegex(table, r"figure embedding +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
         caps = [f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy")]
-        names = ["facts", "facts of frameworks", caps[0], "bench throughput", "TestGPU_DoctorCommand", *caps[1:], "TestGPU_Good", "TestGPU_Bad"]
+        names = ["facts", "facts of frameworks", caps[0], "bench throughput", "TestGPU_CostOfALook", *caps[1:], "TestGPU_Good", "TestGPU_Bad"]
         self.assertEqual(list(rows)[: len(names)], names)
         self.assertEqual(list(rows)[-1], "TestGPU_FreshItemsLeaveNothing")
         if rows["bench numpy"]["result"] != step.SKIPPED:
@@ -206,7 +206,7 @@ class TestWhole(Folder):
             report = file.read()
         self.assertRegex(report, r"(?m)^\| no NVIDIA GPU \|  \| 20\S+ \|  \| 1 \| 1 \| 5 \|$")
         self.assertIn("\n| it is good | Good | Bad (exit status 1: it is broken) |  |\n", report)
-        self.assertRegex(report, r"(?m)^\| DoctorCommand \|  \|  \| DoctorCommand \(no NVIDIA GPU\) \|$")
+        self.assertRegex(report, r"(?m)^\| CostOfALook \|  \|  \| CostOfALook \(no NVIDIA GPU\) \|$")
         claims = reading.claims_of(os.path.join(check.ROOT, "docs", "gpu.md"))
         self.assertEqual(sorted(claims), sorted({each.partition("/")[0] for each in check.ORDER} - {check.THROUGHPUT}))
 
@@ -281,7 +281,7 @@ class TestWhole(Folder):
         self.assertRegex(out, r"TestGPU_Good +LEFT OUT +0\.0  the 1 s of the whole check were used up")
 
     def test_no_gpu_is_exit_code_2(self):
-        code, out, _ = self.check("--only", "facts|DoctorCommand|Caps")
+        code, out, _ = self.check("--only", "facts|CostOfALook|Caps")
         self.assertEqual(code, 2, out)
         self.assertRegex(out, r"2 passed, 4 skipped; no NVIDIA GPU: no driver; \d+ s\n$")
 

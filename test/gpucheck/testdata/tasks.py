@@ -192,6 +192,19 @@ def product(item):
     return {"pid": os.getpid(), "sum": total, "seconds": time.monotonic() - began, "ended": time.time()}
 
 
+def small(item):
+    """A small network's answers, one after the other: most of a large device has nothing to do meanwhile."""
+    torch = _backend("torch").torch
+    if "small" not in _kept:
+        layers = [layer for _ in range(8) for layer in (torch.nn.Linear(512, 512), torch.nn.ReLU())]
+        _kept["small"] = torch.nn.Sequential(*layers).cuda().eval(), torch.ones(16, 512, device="cuda")
+    network, rows = _kept["small"]
+    with torch.no_grad():
+        for _ in range(50):
+            answer = network(rows)
+    return float(answer.sum())
+
+
 def overrun(item):
     """{"bytes", "log"}: takes so much past every framework, and writes down how long it went on to live."""
     backend = _backend("driver")
@@ -229,6 +242,16 @@ def full(item):
     if item["framework"] == "driver":
         backend.free(block)
     return {"pid": os.getpid(), "held": _listed()}
+
+
+def managed(item):
+    """{"bytes"}: what NVML lists of this process with so many bytes of managed memory on the device."""
+    backend, pointer = _backend("driver"), ctypes.c_uint64()
+    if item["bytes"]:
+        backend._do("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(item["bytes"]), ctypes.c_uint(1))
+        backend._do("cuMemsetD8_v2", pointer, ctypes.c_ubyte(1), ctypes.c_size_t(item["bytes"]))
+        backend._do("cuCtxSynchronize")
+    return _listed()
 
 
 def _listed():
