@@ -281,7 +281,7 @@ func TestGPU_Packing(t *testing.T) {
 		for _, r := range m.mapped(0, "small", items, "--slots", "auto") {
 			answers[value[float64](t, r)] = true
 		}
-		require.LessOrEqual(t, len(answers), mostPacked, "a process has a network of its own, and each gives one answer")
+		require.LessOrEqual(t, len(answers), maxPacked, "a process has a network of its own, and each gives one answer")
 		found := "the search did not settle"
 		for line := range strings.Lines(m.output) {
 			if at := strings.Index(line, "per device for task"); at >= 0 {
@@ -293,5 +293,5 @@ func TestGPU_Packing(t *testing.T) {
 	})
 }
 
-// mostPacked is more processes than a search of slots starts on one device.
-const mostPacked = 64
+// maxPacked is more processes than a search of slots starts on one device.
+const maxPacked = 64
