@@ -111,8 +111,8 @@ func absurdUpdates(s *site) {
 	}
 }
 
-// newer is a workflow of a later gpumux. It runs items on a pool, and then what only later
-// workers know.
+// newer is a workflow of a later gpumux. It runs items on a pool, and then what only
+// later workers know.
 func newer(ctx workflow.Context) (result contract.ChunkResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: names.PoolQueue("cpu"), StartToCloseTimeout: time.Minute})
 	err = workflow.ExecuteActivity(ctx, contract.RunChunk, map[string]any{
