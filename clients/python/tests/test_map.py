@@ -87,10 +87,10 @@ class Map(unittest.TestCase):
         source.write_text("a,b\n1,2\n3,4\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, 7])
         self.assertEqual(values(gpumux.map(tasks.field, source=source, text=["a", "b"], slots=1)), ["12", "34"])
-        folder = pathlib.Path(self.state, "data", "b=5")
+        folder = pathlib.Path(self.state, "data", "more")
         folder.mkdir(parents=True)
         for name in ("1.csv", "2.csv"):
-            (folder / name).write_text(f"a\n{name[0]}\n")
+            (folder / name).write_text(f"a,b\n{name[0]},5\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=folder.parent, slots=1)), [6, 7])
         source.write_text("a,b\n1,2\n3,\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, None])
