@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -33,6 +34,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
@@ -165,6 +167,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 			return c.Help()
 		},
 	}
+	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	add := func(group string, all ...*cobra.Command) {
@@ -204,6 +207,44 @@ func versionCommand(a *app) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// flagMistake adds to a mistake in a flag what was likely meant.
+func flagMistake(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	name, value := invalid.GetFlag().Name, report.OneLine(invalid.GetValue(), 100)
+	if invalid.GetFlag().Value.Type() != "duration" {
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
+	}
+	if _, bare := time.ParseDuration(value + "s"); bare == nil {
+		return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
+	}
+	return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
+}
+
+// nearFlag is the flag that cobra would suggest if it were a command, the nearest first,
+// or nothing.
+func nearFlag(flags *pflag.FlagSet, name string) string {
+	near := &cobra.Command{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	for near.SuggestionsMinimumDistance = 1; near.SuggestionsMinimumDistance <= 2; near.SuggestionsMinimumDistance++ {
+		if found := near.SuggestionsFor(name); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
 }
 
 const lastSpans = 3 * time.Second

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,5 +16,26 @@ func TestMistake_NamesTheFlag(t *testing.T) {
 	} {
 		require.NotContains(t, text, "--")
 		require.Contains(t, a.phrase(text), want)
+	}
+}
+
+func TestMistake_SaysWhatWasMeant(t *testing.T) {
+	for value, want := range map[string]string{
+		"map f --loca":        "did you mean --local?",
+		"map f --max-falures": "did you mean --max-failures?",
+		"map f --slot 2":      "did you mean --slots?",
+		"map f --timeout 10":  "--timeout 10 has no unit; write 10s",
+		"map f --timeout=ten": `--timeout "ten" is no time; write 90s, 5m or 2h`,
+	} {
+		got := run(t, "", strings.Fields(value)...)
+		require.Equal(t, exitUsage, got.code, value)
+		require.Contains(t, got.stderr, want, value)
+	}
+	require.NotContains(t, run(t, "", "map", "f", "--quux").stderr, "did you mean")
+	for _, flag := range []string{"--arg", "--option", "--timeout", "--memory"} {
+		got := run(t, "", "map", "f", "--range", "0:1", flag, strings.Repeat("x", 20_000))
+		require.Equal(t, exitUsage, got.code, flag)
+		require.Less(t, len(got.stderr), 500, flag)
+		require.Contains(t, got.stderr, "xxx…", flag)
 	}
 }
