@@ -22,7 +22,8 @@ type lane struct {
 	run               func(ctx context.Context, items int) (benchSample, error)
 }
 
-// takeTurns warms the lanes up and runs the rounds, as many as the limit allows but one.
+// takeTurns warms the lanes up and runs the rounds, as many as the limit allows, and goes
+// on beyond it until one round has measured every lane: only such a round has shares.
 func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 	until := time.Now().Add(limit)
 	length := min(max(limit/20, 100*time.Millisecond), 500*time.Millisecond)
@@ -36,12 +37,16 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 		}
 		l.samples = nil
 	}
-	for round := 0; round < rounds && (round == 0 || time.Now().Before(until)); round++ {
+	complete := false
+	for round := 0; round < rounds && (time.Now().Before(until) || !complete); round++ {
+		measured := true
 		for _, l := range lanes {
 			if err := l.turn(ctx, length); err != nil {
 				return err
 			}
+			measured = measured && l.samples[round].rate > 0
 		}
+		complete = complete || measured
 		slices.Reverse(lanes)
 	}
 	return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +77,9 @@ func TestTakeTurns(t *testing.T) {
 
 	order = ""
 	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
-	require.Equal(t, "xyxy", order, "one round, whatever the limit is")
+	require.Equal(t, "xyxyyx", order, "until there is a round in which both were measured, whatever the limit is")
+
+	order, y.run = "", func(context.Context, int) (benchSample, error) { return benchSample{}, nil }
+	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
+	require.Equal(t, strings.Repeat("x", 1+rounds), order, "all rounds, while a way was not measured")
 }
