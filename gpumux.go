@@ -1,7 +1,10 @@
 package gpumux
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/gpumux/gpumux/internal/names"
 )
@@ -63,7 +66,10 @@ const AnyEdition = "any"
 // Range is given.
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
-	Task string `json:"task"`
+	Task string `json:"task,omitempty"`
+	// Stages are several tasks in place of Task: the value of an item in one is its input
+	// in the next, and all work at once. The results are the values of the last.
+	Stages []Stage `json:"stages,omitempty"`
 	// Edition is the edition of the task's code to run with. Default: that of the first
 	// worker that answers. All items run with one edition; where no worker has it, the map
 	// fails. With "any", AnyEdition, each item runs with the code that its worker has, so
@@ -133,6 +139,66 @@ type MapInput struct {
 	FairnessWeight float64 `json:"fairnessWeight,omitempty"`
 	// mistake was found in the JSON of the input.
 	mistake *Problem
+}
+
+// Stage is one of several tasks that the items of a map go through. What it leaves out is
+// that of the whole map.
+type Stage struct {
+	// Task, Edition and Ladder are those of the stage.
+	Task    string   `json:"task"`
+	Edition string   `json:"edition,omitempty"`
+	Ladder  []string `json:"ladder,omitempty"`
+	// Mode, Chunk, Timeout, Attempts and Backoff hold for the stage alone.
+	Mode     Mode     `json:"mode,omitempty"`
+	Chunk    int      `json:"chunk,omitempty"`
+	Timeout  Duration `json:"timeout,omitempty"`
+	Attempts int      `json:"attempts,omitempty"`
+	Backoff  Duration `json:"backoff,omitempty"`
+	// Keep leaves the values of the stage in the store when the map has ended, so that a
+	// map of the same ID with other code in later stages need not run it again. The last
+	// stage's values are the results.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// Steps are the inputs of the stages, each with a Task and no Stages. A map without
+// Stages is its only step.
+func (in MapInput) Steps() []MapInput {
+	if len(in.Stages) == 0 {
+		return []MapInput{in}
+	}
+	steps := make([]MapInput, len(in.Stages))
+	for i, s := range in.Stages {
+		step := in
+		step.Stages, step.Task, step.Edition = nil, s.Task, cmp.Or(s.Edition, in.Edition)
+		if len(s.Ladder) > 0 {
+			step.Ladder = s.Ladder
+		}
+		step.Mode, step.Chunk, step.Timeout = cmp.Or(s.Mode, in.Mode), cmp.Or(s.Chunk, in.Chunk), cmp.Or(s.Timeout, in.Timeout)
+		step.Attempts, step.Backoff = cmp.Or(s.Attempts, in.Attempts), cmp.Or(s.Backoff, in.Backoff)
+		steps[i] = step
+	}
+	return steps
+}
+
+// Name is what people call the map: its task, or those of its stages.
+func (in MapInput) Name() string {
+	tasks := []string{}
+	for _, step := range in.Steps() {
+		tasks = append(tasks, step.Task)
+	}
+	return strings.Join(tasks, " > ")
+}
+
+// Pools are all pools of the map, each once, in the order in which items meet them.
+func (in MapInput) Pools() (pools []string) {
+	for _, step := range in.Steps() {
+		for _, pool := range step.Rungs() {
+			if !slices.Contains(pools, pool) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return pools
 }
 
 // Range is the whole numbers Start up to but not including End.

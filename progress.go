@@ -2,6 +2,8 @@ package gpumux
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"time"
 )
 
@@ -32,6 +34,8 @@ type Summary struct {
 	// PassedOver are pools of the ladder that had no worker with a healthy device for a
 	// time.
 	PassedOver []string `json:"passedOver,omitempty"`
+	// Stages are those of a map that has some, as they were at its end.
+	Stages []StageProgress `json:"stages,omitempty"`
 }
 
 // Progress is the answer to the query "progress".
@@ -69,6 +73,67 @@ type Progress struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
+	// Stages are those of a map that has some. Succeeded then counts the items that have
+	// gone through all, Failed those that failed in any.
+	Stages []StageProgress `json:"stages,omitempty"`
+}
+
+// StageProgress is how far a stage of a map is.
+type StageProgress struct {
+	Task   string   `json:"task"`
+	Ladder []string `json:"ladder"`
+	// Succeeded and Failed count the items that ended in this stage. Running are those of
+	// the InFlight chunks, Waiting those that could begin here.
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Running   int64 `json:"running"`
+	Waiting   int64 `json:"waiting"`
+	InFlight  int   `json:"inFlight"`
+	Chunks    int64 `json:"chunks"`
+	// Slots is how many it has, as far as workers have told, ItemTime the time of an item
+	// in one; 0: not known.
+	Slots    int      `json:"slots,omitempty"`
+	ItemTime Duration `json:"itemTime,omitempty"`
+	// Busy is the time that slots spent on its items, summed.
+	Busy Duration `json:"busy"`
+	Peak *Peaks   `json:"peak,omitempty"`
+}
+
+// Rate is how many items a second the stage can do with its slots, or 0 while unknown.
+func (s StageProgress) Rate() float64 {
+	if s.ItemTime <= 0 {
+		return 0
+	}
+	return float64(s.Slots) / time.Duration(s.ItemTime).Seconds()
+}
+
+// Advice names the stage that the others wait for, and how many slots would keep up with
+// the next slowest one. It is empty where no stage is much slower, or stages share pools.
+func Advice(stages []StageProgress) string {
+	slow, next, pools := -1, -1, map[string]bool{}
+	for i, s := range stages {
+		if s.Rate() == 0 {
+			return ""
+		}
+		for _, pool := range s.Ladder {
+			if pools[pool] {
+				return ""
+			}
+			pools[pool] = true
+		}
+		switch {
+		case slow < 0 || s.Rate() < stages[slow].Rate():
+			slow, next = i, slow
+		case next < 0 || s.Rate() < stages[next].Rate():
+			next = i
+		}
+	}
+	if next < 0 || stages[next].Rate() < 1.2*stages[slow].Rate() {
+		return ""
+	}
+	s, other := stages[slow], stages[next]
+	return fmt.Sprintf("%s waits for %s: %d slots give %.3g/s, %d would keep up with %.3g/s", other.Task, s.Task, s.Slots, s.Rate(),
+		int(math.Ceil(float64(s.Slots)*other.Rate()/s.Rate())), other.Rate())
 }
 
 // RungBacklog is the work left on a rung of a map's ladder: a pool, or one device of it.

@@ -16,8 +16,9 @@ import (
 const (
 	// MaxItems is the most items of a map.
 	MaxItems = 1_000_000_000_000
-	// MaxRungs is the most pools on a ladder.
-	MaxRungs = 32
+	// MaxRungs is the most pools on a ladder, MaxStages the most stages of a map.
+	MaxRungs  = 32
+	MaxStages = 16
 	// MaxName is the most bytes of a name, MaxKey of a URL or a key in the store.
 	MaxName = names.Max
 	MaxKey  = 4000
@@ -50,11 +51,19 @@ func (in MapInput) Validate() error {
 		bad.Add(in.mistake.Field, "%s", in.mistake.Message)
 		return bad
 	}
-	if strings.TrimSpace(in.Task) == "" {
-		bad.Add("task", "is missing; give the name of a task that the workers know")
+	if n := len(in.Stages); n > MaxStages {
+		bad.Add("stages", "are %d, more than %d", n, MaxStages)
+		return bad
+	} else if n > 0 && in.Task != "" {
+		bad.Add("task", "is one of several; give either task or stages")
 	}
-	bad.longest("task", in.Task, MaxName)
-	bad.longest("edition", in.Edition, MaxName)
+	for i, step := range in.Steps() {
+		at := ""
+		if in.Stages != nil {
+			at = fmt.Sprintf("stages[%d].", i)
+		}
+		step.validateStep(bad, at)
+	}
 	in.validateItems(bad)
 	bad.longest("source", in.Source, MaxKey)
 	from, results, _ := names.CutResults(in.Source)
@@ -77,31 +86,12 @@ func (in MapInput) Validate() error {
 	} else if in.Range != nil && (in.Range.End-in.Range.Start < 0 || in.Range.Len() > MaxItems) {
 		bad.Add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
 	}
-	if n := len(in.Ladder); n > MaxRungs {
-		bad.Add("ladder", "has %d pools, more than %d", n, MaxRungs)
-	}
-	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
-		field := fmt.Sprintf("ladder[%d]", i)
-		if err := names.Pool(rung); err != nil {
-			bad.Add(field, "%v", err)
-		}
-	}
-	if in.Chunk < 0 || in.Chunk > MaxChunk {
-		bad.Add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
-	}
 	if in.Window < 0 || in.Window > MaxWindow {
 		bad.Add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
 	bad.limit("patience", in.Patience, maxTimeout)
 	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
 	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
-	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
-		bad.Add("mode", "%.60q is unknown; use persistent or fresh", in.Mode)
-	}
-	bad.limit("timeout", in.Timeout, maxTimeout)
-	if in.Attempts < 0 || in.Attempts > MaxAttempts {
-		bad.Add("attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
-	}
 	if n := len(in.Arg); n > MaxArg {
 		bad.Add("arg", "has %s, more than %s; put it in the store, and name it as argFile", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
@@ -125,6 +115,35 @@ func (in MapInput) Validate() error {
 		bad.Add("fairnessWeight", "%v is outside 0.001 to 1000", w)
 	}
 	return bad.Err()
+}
+
+// validateStep checks what belongs to one task. The fields lie at a prefix.
+func (in MapInput) validateStep(bad *InputError, at string) {
+	if strings.TrimSpace(in.Task) == "" {
+		bad.Add(at+"task", "is missing; give the name of a task that the workers know")
+	}
+	bad.longest(at+"task", in.Task, MaxName)
+	bad.longest(at+"edition", in.Edition, MaxName)
+	if n := len(in.Ladder); n > MaxRungs {
+		bad.Add(at+"ladder", "has %d pools, more than %d", n, MaxRungs)
+	}
+	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
+		field := fmt.Sprintf("%sladder[%d]", at, i)
+		if err := names.Pool(rung); err != nil {
+			bad.Add(field, "%v", err)
+		}
+	}
+	if in.Chunk < 0 || in.Chunk > MaxChunk {
+		bad.Add(at+"chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
+	}
+	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
+		bad.Add(at+"mode", "%.60q is unknown; use persistent or fresh", in.Mode)
+	}
+	bad.limit(at+"timeout", in.Timeout, maxTimeout)
+	if in.Attempts < 0 || in.Attempts > MaxAttempts {
+		bad.Add(at+"attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
+	}
+	bad.limit(at+"backoff", in.Backoff, maxBackoff)
 }
 
 func (in MapInput) validateItems(bad *InputError) {
@@ -167,7 +186,6 @@ func (in MapInput) validateItems(bad *InputError) {
 }
 
 func (in MapInput) validateFailures(bad *InputError) {
-	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
 		bad.Add("maxFailures", "%v", err)
 	}

@@ -4,6 +4,22 @@ from typing import Any, Dict, List, Literal
 
 from typing_extensions import Required, TypedDict
 
+Stage = TypedDict(
+    "Stage",
+    {
+        "task": Required[str],
+        "edition": str | None,
+        "ladder": List[str] | None,
+        "mode": Literal["persistent", "fresh", ""] | None,
+        "chunk": int | None,
+        "timeout": float | str | None,
+        "attempts": int | None,
+        "backoff": float | str | None,
+        "keep": bool | None,
+    },
+    total=False,
+)
+
 Range = TypedDict(
     "Range",
     {
@@ -16,7 +32,8 @@ Range = TypedDict(
 MapInput = TypedDict(
     "MapInput",
     {
-        "task": Required[str],
+        "task": str | None,
+        "stages": List[Stage] | None,
         "edition": str | None,
         "items": List[Any] | None,
         "source": str | None,
@@ -107,6 +124,25 @@ Peaks = TypedDict(
     total=False,
 )
 
+StageProgress = TypedDict(
+    "StageProgress",
+    {
+        "task": Required[str],
+        "ladder": Required[List[str]],
+        "succeeded": Required[int],
+        "failed": Required[int],
+        "running": Required[int],
+        "waiting": Required[int],
+        "inFlight": Required[int],
+        "chunks": Required[int],
+        "slots": int,
+        "itemTime": float,
+        "busy": Required[float],
+        "peak": Peaks,
+    },
+    total=False,
+)
+
 Summary = TypedDict(
     "Summary",
     {
@@ -125,6 +161,7 @@ Summary = TypedDict(
         "chunks": Required[int],
         "peak": Peaks,
         "passedOver": List[str],
+        "stages": List[StageProgress],
     },
     total=False,
 )
@@ -163,6 +200,7 @@ Progress = TypedDict(
         "lost": str,
         "passedOver": List[str],
         "peak": Peaks,
+        "stages": List[StageProgress],
     },
     total=False,
 )

@@ -1,5 +1,26 @@
 // Made of docs/schema by `go test . -run TestSchema -update`.
 
+export interface Stage {
+  /** task, edition and ladder are those of the stage. */
+  task: string;
+  /** task, edition and ladder are those of the stage. */
+  edition?: string | null;
+  /** task, edition and ladder are those of the stage. */
+  ladder?: Array<string> | null;
+  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  mode?: "persistent" | "fresh" | "" | null;
+  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  chunk?: number | null;
+  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  timeout?: number | string | null;
+  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  attempts?: number | null;
+  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  backoff?: number | string | null;
+  /** keep leaves the values of the stage in the store when the map has ended, so that a map of the same ID with other code in later stages need not run it again. The last stage's values are the results. */
+  keep?: boolean | null;
+}
+
 export interface Range {
   start?: number | null;
   end?: number | null;
@@ -7,7 +28,9 @@ export interface Range {
 
 export interface MapInput {
   /** task is the name of a task that the workers of every pool on the ladder know. */
-  task: string;
+  task?: string | null;
+  /** stages are several tasks in place of task: the value of an item in one is its input in the next, and all work at once. The results are the values of the last. */
+  stages?: Array<Stage> | null;
   /** edition is the edition of the task's code to run with. Default: that of the first worker that answers. All items run with one edition; where no worker has it, the map fails. With "any", AnyEdition, each item runs with the code that its worker has, so results of one map may come from several versions of the code. */
   edition?: string | null;
   /** items are at most 1000, and 512KiB in all. */
@@ -129,6 +152,29 @@ export interface Peaks {
   counts: Array<number>;
 }
 
+export interface StageProgress {
+  task: string;
+  ladder: Array<string>;
+  /** succeeded and failed count the items that ended in this stage. running are those of the inFlight chunks, waiting those that could begin here. */
+  succeeded: number;
+  /** succeeded and failed count the items that ended in this stage. running are those of the inFlight chunks, waiting those that could begin here. */
+  failed: number;
+  /** succeeded and failed count the items that ended in this stage. running are those of the inFlight chunks, waiting those that could begin here. */
+  running: number;
+  /** succeeded and failed count the items that ended in this stage. running are those of the inFlight chunks, waiting those that could begin here. */
+  waiting: number;
+  /** succeeded and failed count the items that ended in this stage. running are those of the inFlight chunks, waiting those that could begin here. */
+  inFlight: number;
+  chunks: number;
+  /** slots is how many it has, as far as workers have told, itemTime the time of an item in one; 0: not known. */
+  slots?: number;
+  /** slots is how many it has, as far as workers have told, itemTime the time of an item in one; 0: not known. */
+  itemTime?: number;
+  /** busy is the time that slots spent on its items, summed. */
+  busy: number;
+  peak?: Peaks;
+}
+
 export interface Summary {
   task: string;
   items: number;
@@ -154,6 +200,8 @@ export interface Summary {
   peak?: Peaks;
   /** passedOver are pools of the ladder that had no worker with a healthy device for a time. */
   passedOver?: Array<string>;
+  /** stages are those of a map that has some, as they were at its end. */
+  stages?: Array<StageProgress>;
 }
 
 export interface RungBacklog {
@@ -194,4 +242,6 @@ export interface Progress {
   passedOver?: Array<string>;
   /** peak is the memory that the finished items needed, where it was measured. */
   peak?: Peaks;
+  /** stages are those of a map that has some. succeeded then counts the items that have gone through all, failed those that failed in any. */
+  stages?: Array<StageProgress>;
 }
