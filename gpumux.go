@@ -78,8 +78,7 @@ type MapInput struct {
 	// Items are at most InlineItems, and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items, by its key in the workers' store or by URL: JSON lines,
-	// .csv with a header, or the rows of a .parquet, .arrow or .feather file. See also
-	// ValuesOf and FailedOf.
+	// .csv with a header, or the rows of a .parquet file. See also ValuesOf and FailedOf.
 	Source string `json:"source,omitempty"`
 	// Columns lists the columns of a table that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`

@@ -37,8 +37,7 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 	table, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{
-		"cut.parquet": table[:len(table)/2], "hole.parquet": append(make([]byte, 1000), table[1000:]...), "text.parquet": []byte("{}\n"), "empty.arrow": nil,
-		"x.arrow": table,
+		"cut.parquet": table[:len(table)/2], "hole.parquet": append(make([]byte, 1000), table[1000:]...), "text.parquet": []byte("{}\n"), "empty.parquet": nil,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
@@ -51,8 +50,7 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 		"cut off":        {"cut.parquet", "", nil, st.Objects.Locate("cut.parquet") + ": not read as .parquet: "},
 		"damaged":        {"hole.parquet", "", nil, st.Objects.Locate("hole.parquet") + ": not read as .parquet: "},
 		"text":           {"text.parquet", "", nil, st.Objects.Locate("text.parquet") + ": not read as .parquet: "},
-		"empty":          {"empty.arrow", "", nil, st.Objects.Locate("empty.arrow") + ": not read as .arrow: "},
-		"wrong ending":   {"x.arrow", "", nil, st.Objects.Locate("x.arrow") + ": not read as .arrow: "},
+		"empty":          {"empty.parquet", "", nil, st.Objects.Locate("empty.parquet") + ": not read as .parquet: "},
 		"none":           {"none.parquet", "", nil, "none.parquet: file does not exist"},
 		"outside":        {"file:///etc/x.parquet", "", nil, "lies outside the store"},
 		"key left out":   {"x.parquet", "id", []string{"text"}, `the first item has no field "id"; it has text`},

@@ -126,12 +126,12 @@ func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
 
 func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 	for want, in := range map[string]gpumux.MapInput{
-		"items: are an argument of Map":            {Source: "x.jsonl"},
-		"range; MapSource takes those":             {Range: &gpumux.Range{}},
-		"source or range; MapSource":               {Items: []json.RawMessage{}},
-		"output: is for the results of MapSource":  {Output: "o.jsonl"},
-		"columns: go with Parquet and Arrow files": {Columns: []string{"a"}},
-		`key: "id" is no field`:                    {Key: "id"},
+		"items: are an argument of Map":           {Source: "x.jsonl"},
+		"range; MapSource takes those":            {Range: &gpumux.Range{}},
+		"source or range; MapSource":              {Items: []json.RawMessage{}},
+		"output: is for the results of MapSource": {Output: "o.jsonl"},
+		"columns: go with Parquet files":          {Columns: []string{"a"}},
+		`key: "id" is no field`:                   {Key: "id"},
 	} {
 		w := &worker{}
 		err := run(t, w, square, 2, in).GetWorkflowError()

@@ -35,7 +35,7 @@ export interface MapInput {
   edition?: string | null;
   /** items are at most 1000, and 512KiB in all. */
   items?: Array<unknown> | null;
-  /** source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv with a header, or the rows of a .parquet, .arrow or .feather file. */
+  /** source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv with a header, or the rows of a .parquet file. */
   source?: string | null;
   /** columns lists the columns of a table that its items have, in this order. Default: all. */
   columns?: Array<string> | null;

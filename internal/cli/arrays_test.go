@@ -27,16 +27,21 @@ func resultRows(lines ...string) iter.Seq2[[]byte, error] {
 func TestOutput_FilesOfColumns(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for _, name := range []string{"r.parquet", "r.arrow", "r.feather"} {
-		o, err := chooseOutput(name, nil, false, false)
-		require.NoError(t, err)
-		_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, "", `{"index":1,"value":{"a":2}}`))
-		require.NoError(t, err)
-		require.Equal(t, []string{`{"b":"x","a":1}`, `{"b":null,"a":2}`}, itemsOf(t, source{in: []string{name}, columns: []string{"b", "a"}}))
-		require.Equal(t, []string{`{"a":1}`, `{"a":2}`, `{"a":1}`, `{"a":2}`},
-			itemsOf(t, source{in: []string{"file://" + filepath.Join(dir, name), name}, columns: []string{"a"}}))
-		require.ErrorContains(t, mistaken(t, source{in: []string{name}, columns: []string{"c"}}), `there is no column "c"; it has index, a, b`)
-		require.ErrorContains(t, mistaken(t, source{in: []string{name}, lines: true}), "--lines, --delimiter and --text go with text")
+	const name = "r.parquet"
+	o, err := chooseOutput(name, nil, false, false)
+	require.NoError(t, err)
+	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, "", `{"index":1,"value":{"a":2}}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"b":"x","a":1}`, `{"b":null,"a":2}`}, itemsOf(t, source{in: []string{name}, columns: []string{"b", "a"}}))
+	require.Equal(t, []string{`{"a":1}`, `{"a":2}`, `{"a":1}`, `{"a":2}`},
+		itemsOf(t, source{in: []string{"file://" + filepath.Join(dir, name), name}, columns: []string{"a"}}))
+	require.ErrorContains(t, mistaken(t, source{in: []string{name}, columns: []string{"c"}}), `there is no column "c"; it has index, a, b`)
+	require.ErrorContains(t, mistaken(t, source{in: []string{name}, lines: true}), "--lines, --delimiter and --text go with text")
+	for _, in := range []string{"x.arrow", "s3://bucket/x.Feather?region=eu-west-1", "folder"} {
+		require.NoError(t, os.MkdirAll("folder", 0o755))
+		write(t, "folder/x.arrow", "")
+		require.ErrorContains(t, mistaken(t, source{in: []string{in}, columns: []string{"a"}}), "--in: \"x.")
+		require.ErrorContains(t, mistaken(t, source{in: []string{in}}), "is an Arrow file, which is not read; make it Parquet: python3 -c ")
 	}
 	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, source{in: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
@@ -92,7 +97,9 @@ func TestOutput_WhatColumnsCannotBe(t *testing.T) {
 	for name, want := range map[string]string{
 		"x.npy.gz":      "a .npy file is not compressed as a whole",
 		"x.parquet.zst": "a .parquet file is not compressed as a whole",
-		"null.npy":      "it is no file; Parquet, Arrow and .npy need one",
+		"null.npy":      "it is no file; Parquet and .npy need one",
+		"x.feather":     "results are JSON lines or columns; name the file .jsonl, .parquet or .npy",
+		"x.arrow.gz":    "name the file .jsonl, .parquet or .npy",
 	} {
 		_, err := chooseOutput(name, nil, false, false)
 		require.ErrorContains(t, err, want)

@@ -108,12 +108,12 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 		return nil, err
 	}
 	for _, file := range files {
-		if err := names.Columns(file.path, s.columns); err != nil {
-			return nil, usage("--columns %v", err)
-		}
 		input, _, err := s.input(ctx, file.path)
 		if err != nil {
 			return nil, err
+		}
+		if err := names.Columns(file.path, s.columns); err != nil {
+			return nil, usage("--columns %v", err)
 		}
 		inputs = append(inputs, input)
 		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {

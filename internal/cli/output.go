@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,8 +67,8 @@ func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output,
 		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
 	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
 		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
-	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
-		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow, .feather or .npy", flag)
+	case slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather"}, resultsAs(flag)):
+		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet or .npy", flag)
 	}
 	return o, o.check()
 }
@@ -106,7 +107,7 @@ func (o output) check() error {
 		err = unix.Access(at.path, unix.W_OK)
 	}
 	if err == nil && at.stream && columns.FormatOf(o.path) != "" {
-		err = errors.New("it is no file; Parquet, Arrow and .npy need one")
+		err = errors.New("it is no file; Parquet and .npy need one")
 	}
 	if err == nil && !at.stream {
 		var trial *os.File

@@ -31,8 +31,8 @@ type source struct {
 	// With lines each line of them is an item, a string. They are CSV with a delimiter,
 	// when that is not 0.
 	in []string
-	// columns of Parquet and Arrow files that items have. Default: all. text has columns of
-	// CSV whose cells stay text.
+	// columns of Parquet files that items have. Default: all. text has columns of CSV whose
+	// cells stay text.
 	columns, text []string
 	lines         bool
 	delimiter     rune
@@ -106,6 +106,9 @@ func (s source) input(ctx context.Context, in string) (input items.Input, label 
 		}
 		return input, input.Name, nil
 	}
+	if err := names.Source(in); err != nil {
+		return input, "", usage("--in: %v", err)
+	}
 	table := names.Table(in)
 	if !table {
 		input.Format, err = s.formatOf(in)
@@ -123,7 +126,7 @@ func (s source) input(ctx context.Context, in string) (input items.Input, label 
 	return input, label, err
 }
 
-// open opens a file or a URL. A table has columns: Parquet or Arrow.
+// open opens a file or a URL. A table is Parquet.
 func (s source) open(ctx context.Context, in string, table bool) (io.ReadCloser, error) {
 	if isURL(in) {
 		from, err := objects.OpenURL(ctx, in)
@@ -179,7 +182,7 @@ func (s source) formatOf(in string) (items.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }

@@ -136,7 +136,7 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 	} {
 		require.ErrorContains(t, mistaken(t, source{in: []string{in}}), says, in)
 	}
-	require.ErrorContains(t, mistaken(t, source{in: []string{"data"}, columns: []string{"x"}}), "--columns go with Parquet and Arrow files")
+	require.ErrorContains(t, mistaken(t, source{in: []string{"data"}, columns: []string{"x"}}), "--columns go with Parquet files")
 	for out, takes := range map[string]bool{"plain/out.jsonl": true, "plain/deep/out.jsonl": true, "plain2.jsonl": false} {
 		require.Equal(t, takes, takesFile("plain", out), out)
 	}

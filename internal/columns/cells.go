@@ -29,12 +29,8 @@ func appendCell(b []byte, column arrow.Array, i int) ([]byte, error) {
 		return append(b, arrays.HalfText(column.Value(i).Uint16())...), nil
 	case interface{ Value(int) []byte }:
 		return appendBytes(b, column.Value(i)), nil
-	case *array.Dictionary:
-		return appendCell(b, column.Dictionary(), column.GetValueIndex(i))
 	case *extensions.UUIDArray:
 		return appendText(b, column.ValueStr(i)), nil
-	case array.ExtensionArray:
-		return appendCell(b, column.Storage(), i)
 	case *array.Struct:
 		return appendStruct(b, column, i)
 	case *array.Map:
@@ -59,8 +55,6 @@ func appendCell(b []byte, column arrow.Array, i int) ([]byte, error) {
 			b = append(b, 'Z')
 		}
 		return append(b, '"'), nil
-	case arrow.TypedArray[arrow.Duration]:
-		return strconv.AppendInt(b, int64(column.Value(i)), 10), nil
 	}
 	if t, ok := column.DataType().(arrow.DecimalType); ok { // all digits of its scale
 		number := column.(interface{ ValueAsAny(int) any }).ValueAsAny(i).(interface{ ToString(int32) string })

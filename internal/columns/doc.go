@@ -1,5 +1,4 @@
-// Package columns writes results as Parquet, Arrow and .npy files, and reads items from
-// the first two.
+// Package columns writes results as Parquet and .npy files, and reads items from Parquet.
 //
 // It owns what becomes of values there: their types, their columns, and what stands in
 // the place of a failed item. It opens no file itself, and prints nothing. A reader ends
@@ -16,20 +15,16 @@ import (
 // Format is a kind of file that holds columns or arrays.
 type Format string
 
-// The formats, by the endings of files. A .feather file is an Arrow file.
+// The formats, by the endings of files.
 const (
 	NPY     Format = ".npy"
 	Parquet Format = ".parquet"
-	Arrow   Format = ".arrow"
 )
 
 // FormatOf is the format that a file's name ends with, or "".
 func FormatOf(name string) Format {
-	switch ending := Format(strings.ToLower(filepath.Ext(name))); ending {
-	case NPY, Parquet, Arrow:
+	if ending := Format(strings.ToLower(filepath.Ext(name))); ending == NPY || ending == Parquet {
 		return ending
-	case ".feather":
-		return Arrow
 	}
 	return ""
 }
@@ -54,5 +49,5 @@ func NewWriter(to File, format Format) Writer {
 	if format == NPY {
 		return &npyWriter{file: to, to: bufio.NewWriterSize(to, 256<<10)}
 	}
-	return newTableWriter(to, format)
+	return newTableWriter(to)
 }

@@ -19,18 +19,10 @@ type Source interface {
 	io.Closer
 }
 
-// table is an open file of rows.
-type table interface {
-	// names lists its columns.
-	names() []string
-	// each calls f with some rows of these columns at a time, which f does not keep.
-	each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error
-}
-
-// Items gives the rows of a file as JSON lines: of Parquet and Arrow objects of the
-// columns that are named, in that order, or of all. It reads ahead, but holds no more
-// than a row group or a batch. It closes the file at the end. A file that is damaged, and
-// a column that it lacks, are a *gpumux.SourceError, here or of a later Read.
+// Items gives the rows of a Parquet file as JSON lines: objects of the columns that are
+// named, in that order, or of all. It reads ahead, but holds no more than a row group. It
+// closes the file at the end. A file that is damaged, and a column that it lacks, are a
+// *gpumux.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	var write func(to *bufio.Writer) error
 	file, err := newRanged(from, size)
@@ -75,13 +67,7 @@ func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err erro
 
 // openRows finds the columns that are named. write gives the rows.
 func openRows(ctx context.Context, file *ranged, name string, named []string) (write func(to *bufio.Writer) error, err error) {
-	var t table
-	switch FormatOf(name) {
-	case Arrow:
-		t, err = openArrow(file)
-	default:
-		t, err = openParquet(file)
-	}
+	t, err := openTable(file)
 	if err != nil {
 		return nil, err
 	}

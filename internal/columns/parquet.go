@@ -19,33 +19,34 @@ import (
 )
 
 const (
-	// Rows of Parquet are decoded so many bytes, and at most so many rows, at a time.
+	// Rows are decoded so many bytes, and at most so many rows, at a time.
 	batchBytes, batchRows = 8 << 20, 4096
 	// ahead is how much is read ahead for all columns, maxAhead for one.
 	ahead, maxAhead = 64 << 20, 4 << 20
 )
 
-type parquetTable struct {
+// table is an open file of rows.
+type table struct {
 	*pqarrow.FileReader
 	properties *parquet.ReaderProperties
 	size       int64
 }
 
-func openParquet(from *ranged) (table, error) {
+func openTable(from *ranged) (t table, err error) {
 	properties := parquet.NewReaderProperties(memory.DefaultAllocator)
 	properties.BufferedStreamEnabled = true
 	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
 	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, from.size), file.WithReadProps(properties))
 	if err != nil {
-		return nil, err
+		return t, err
 	}
 	// Arrow's schema changes no value, and a damaged one takes any amount of memory.
 	f.MetaData().FileMetaData.KeyValueMetadata = nil
 	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	t := parquetTable{r, properties, from.size}
+	t = table{r, properties, from.size}
 	for i := range r.Manifest.Fields {
 		t.settle(&r.Manifest.Fields[i])
 	}
@@ -54,7 +55,7 @@ func openParquet(from *ranged) (table, error) {
 
 // settle makes text of leaves that pqarrow takes for bytes, and times without a zone of
 // INT96, which says nothing of one.
-func (t parquetTable) settle(f *pqarrow.SchemaField) {
+func (t table) settle(f *pqarrow.SchemaField) {
 	if f.IsLeaf() {
 		column := t.ParquetReader().MetaData().Schema.Column(f.ColIndex)
 		switch column.LogicalType().(type) {
@@ -70,7 +71,7 @@ func (t parquetTable) settle(f *pqarrow.SchemaField) {
 	}
 }
 
-func (t parquetTable) names() (all []string) {
+func (t table) names() (all []string) {
 	for _, f := range t.Manifest.Fields {
 		all = append(all, f.Field.Name)
 	}
@@ -87,7 +88,8 @@ func leavesOf(f pqarrow.SchemaField) (leaves []int) {
 	return leaves
 }
 
-func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error {
+// each calls f with some rows of these columns at a time, which f does not keep.
+func (t table) each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error {
 	var leaves []int
 	for _, i := range at {
 		leaves = append(leaves, leavesOf(t.Manifest.Fields[i])...)
@@ -118,7 +120,7 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 }
 
 // prepare counts the rows, and settles how much is read and decoded at a time.
-func (t parquetTable) prepare(leaves []int) (rows int64, err error) {
+func (t table) prepare(leaves []int) (rows int64, err error) {
 	longest := int64(minAhead) // chunk of a column
 	metadata := t.ParquetReader().MetaData()
 	largest := 1.0 // the bytes of a row, in the group with the largest ones

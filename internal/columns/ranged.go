@@ -11,22 +11,25 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// minAhead is the least that is read at once, and first of the end, which has the layout.
-const minAhead = 64 << 10
+const (
+	// minAhead is the least that is read at once, and first of the end, which has the layout.
+	minAhead = 64 << 10
+	// smallAhead is read for a small read.
+	smallAhead = 4 * minAhead
+)
 
 // ranged reads a file in few large stretches: each may be a request to a server.
 type ranged struct {
 	from Source
 	size int64
-	// window is what the last small read got, from start on, and ahead how much that is.
+	// window is what the last small read got, from start on.
 	window []byte
 	start  int64
-	ahead  int64
 	err    error
 }
 
 func newRanged(from Source, size int64) (*ranged, error) {
-	r := &ranged{from: from, size: size, ahead: 4 * minAhead}
+	r := &ranged{from: from, size: size}
 	if _, err := r.ReadAt(make([]byte, 1), max(0, size-minAhead)); err != nil && err != io.EOF {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func (r *ranged) ReadAt(data []byte, offset int64) (n int, err error) {
 		more, err := r.read(rest, offset)
 		return n + more, err
 	}
-	r.start, r.window = offset, slices.Grow(r.window[:0], int(r.ahead))[:min(r.ahead, r.size-offset)]
+	r.start, r.window = offset, slices.Grow(r.window[:0], smallAhead)[:min(smallAhead, r.size-offset)]
 	more, err := r.read(r.window, offset)
 	r.window = r.window[:more]
 	if copied := copy(rest, r.window); copied < len(rest) {
@@ -85,7 +88,7 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 		case r.err != nil:
 			err = r.err
 		default:
-			err = &gpumux.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
+			err = &gpumux.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", Parquet, err),
 				Hint: "check that the file is whole, and that its ending says what it is"}
 		}
 	}()

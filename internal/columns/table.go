@@ -9,8 +9,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
 // A group of rows is written at so many bytes or rows. The first one settles the columns.
@@ -30,12 +30,8 @@ const (
 )
 
 type tableWriter struct {
-	format Format
-	out    *bufio.Writer
-	to     interface {
-		Write(arrow.RecordBatch) error
-		Close() error
-	}
+	out *bufio.Writer
+	to  *pqarrow.FileWriter
 	// writing ends with the error of the batch that is written while the next one is made.
 	writing chan error
 	rows    []result
@@ -46,8 +42,8 @@ type tableWriter struct {
 	objects bool
 }
 
-func newTableWriter(to io.Writer, format Format) *tableWriter {
-	w := &tableWriter{format: format, out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
+func newTableWriter(to io.Writer) *tableWriter {
+	w := &tableWriter{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
 	w.writing <- nil
 	return w
 }
@@ -180,7 +176,7 @@ func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
 
 func (w *tableWriter) unlike(r result, why string) error {
 	return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %s; write .jsonl, or let the task "+
-		"return the same fields and types for each item", r.index, w.format, groupBytes>>20, why)
+		"return the same fields and types for each item", r.index, Parquet, groupBytes>>20, why)
 }
 
 func (w *tableWriter) begin() (err error) {
@@ -191,12 +187,7 @@ func (w *tableWriter) begin() (err error) {
 	for _, name := range []string{faultColumn, messageColumn} {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: true})
 	}
-	w.schema = arrow.NewSchema(fields, nil)
-	if w.format == Arrow {
-		w.to, err = ipc.NewFileWriter(w.out, ipc.WithSchema(w.schema))
-		return err
-	}
-	w.schema = listed(w.schema)
+	w.schema = listed(arrow.NewSchema(fields, nil))
 	w.to, err = newParquetWriter(w.out, w.schema)
 	return err
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -124,17 +126,13 @@ var tables = map[string]struct {
 
 func TestTable_ThereAndBack(t *testing.T) {
 	for name, c := range tables {
-		for _, ending := range []string{".parquet", ".arrow"} {
-			t.Run(name+ending, func(t *testing.T) {
-				path, note, err := write(t, "x"+ending, values(c.values...))
-				require.NoError(t, err)
-				require.Empty(t, note)
-				require.Equal(t, c.rows, linesOf(t, path))
-				if ending == ".arrow" {
-					require.Equal(t, c.schema, schemaOf(t, path))
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			path, note, err := write(t, "x.parquet", values(c.values...))
+			require.NoError(t, err)
+			require.Empty(t, note)
+			require.Equal(t, c.rows, linesOf(t, path))
+			require.Equal(t, c.schema, schemaOf(t, path))
+		})
 	}
 }
 
@@ -142,15 +140,12 @@ func TestTable_ThereAndBack(t *testing.T) {
 func TestTable_IsWhatPythonReads(t *testing.T) {
 	need(t, "pyarrow, pandas, polars", rig.Framework)
 	const load = `
-import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
+import sys, pyarrow.parquet, pandas, polars
 def plain(v):
     if isinstance(v, dict): return {name: plain(x) for name, x in v.items()}
     return [plain(x) for x in v] if hasattr(v, "__len__") and not isinstance(v, str) else v
 for name in sys.argv[1:]:
-    parquet = name.endswith(".parquet")
-    table = (pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table)(name)
-    frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
-    polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
+    table, frame, polar = pyarrow.parquet.read_table(name), pandas.read_parquet(name), polars.read_parquet(name)
     values = table.column("value").to_pylist()
     print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
 	var paths, want []string
@@ -163,11 +158,9 @@ for name in sys.argv[1:]:
 			"fixed_size_list<element: fixed_size_list<element: int16 not null>[1] not null>[2]", "[None, [[1], [2]]]"},
 		{[]any{"[1,2]", nil, "[0.5]"}, "list<element: double not null>", "[[1.0, 2.0], None, [0.5]]"},
 	} {
-		for _, ending := range []string{".parquet", ".arrow"} {
-			path, _, err := write(t, "x"+ending, values(c.values...))
-			require.NoError(t, err)
-			paths, want = append(paths, path), append(want, c.kind+" "+c.want+" True True")
-		}
+		path, _, err := write(t, "x.parquet", values(c.values...))
+		require.NoError(t, err)
+		paths, want = append(paths, path), append(want, c.kind+" "+c.want+" True True")
 	}
 	require.Equal(t, strings.Join(want, "\n"), python(t, load, paths...))
 }
@@ -185,7 +178,6 @@ zone = pyarrow.table({"t": times.cast(pyarrow.timestamp("us", "UTC"))})
 pyarrow.parquet.write_table(zone, "zone.parquet")
 none = pyarrow.record_batch({"a": [1, 2]}).select([])
 pyarrow.parquet.write_table(pyarrow.Table.from_batches([none]), "none.parquet")
-with pyarrow.ipc.new_file("none.arrow", none.schema) as file: file.write_batch(none)
 pandas.DataFrame(index=range(2)).to_parquet("frame.parquet", index=False)
 read = pyarrow.parquet.read_table("times.parquet")
 print(*[field.type for field in read.schema], read["t"][0].as_py().isoformat())`
@@ -195,7 +187,7 @@ print(*[field.type for field in read.schema], read["t"][0].as_py().isoformat())`
 	require.Equal(t, []string{`{"t":"` + text + `","s":{"x":"` + text + `"},"l":["` + text + `",null]}`, `{"t":null,"s":{"x":null},"l":["` + text + `",null]}`},
 		linesOf(t, filepath.Join(dir, "times.parquet")))
 	require.Equal(t, `{"t":"`+text+`Z"}`, linesOf(t, filepath.Join(dir, "zone.parquet"))[0])
-	for _, name := range []string{"none.parquet", "none.arrow", "frame.parquet"} {
+	for _, name := range []string{"none.parquet", "frame.parquet"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		_, err = rowsOf(t, data, name)
@@ -209,23 +201,23 @@ func TestTable_KeysAndItems(t *testing.T) {
 	for i := range results {
 		results[i].Key, results[i].Item = json.RawMessage(`"k"`), json.RawMessage(`{"id":"k"}`)
 	}
-	for _, ending := range []string{".parquet", ".arrow"} {
-		path, _, err := write(t, "x"+ending, results)
-		require.NoError(t, err)
-		require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
-			`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, linesOf(t, path))
-	}
+	path, _, err := write(t, "x.parquet", results)
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
+		`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, linesOf(t, path))
 }
 
-// schemaOf is the schema of an Arrow file on one line.
+// schemaOf is Arrow's schema of a file on one line.
 func schemaOf(t *testing.T, path string) string {
-	file, err := os.Open(path)
+	f, err := file.OpenParquetFile(path, false)
 	require.NoError(t, err)
-	defer file.Close()
-	r, err := ipc.NewFileReader(file)
+	defer f.Close()
+	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	require.NoError(t, err)
+	schema, err := r.Schema()
 	require.NoError(t, err)
 	var fields []string
-	for _, f := range r.Schema().Fields() {
+	for _, f := range schema.Fields() {
 		fields = append(fields, f.Name+": "+strings.ReplaceAll(f.Type.String(), ", nullable", ""))
 	}
 	return strings.Join(fields, ", ")
@@ -247,21 +239,19 @@ func TestTable_LaterResultsHaveToFit(t *testing.T) {
 }
 
 func TestItems_Columns(t *testing.T) {
-	for _, ending := range []string{".parquet", ".arrow"} {
-		path, _, err := write(t, "x"+ending, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
-		require.NoError(t, err)
-		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, linesOf(t, path, "b", "a"))
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		_, err = rowsOf(t, data, "x"+ending, "c")
-		require.ErrorContains(t, err, `x`+ending+`: there is no column "c"; it has index, a, b, fault, fault_message`)
-		_, err = rowsOf(t, data[:len(data)/2], "x"+ending)
-		require.ErrorContains(t, err, "x"+ending+": not read as "+ending)
-	}
+	path, _, err := write(t, "x.parquet", values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, linesOf(t, path, "b", "a"))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = rowsOf(t, data, "x.parquet", "c")
+	require.ErrorContains(t, err, `x.parquet: there is no column "c"; it has index, a, b, fault, fault_message`)
+	_, err = rowsOf(t, data[:len(data)/2], "x.parquet")
+	require.ErrorContains(t, err, "x.parquet: not read as .parquet")
 }
 
-// What pyarrow writes of each type is one thing in each format, with Arrow's schema in
-// the file and without.
+// What pyarrow writes of each type is one thing with Arrow's schema in the file and
+// without.
 func TestItems_Types(t *testing.T) {
 	want := []string{
 		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +
@@ -272,16 +262,16 @@ func TestItems_Types(t *testing.T) {
 			`"ts":"1969-01-01T00:00:00.5","tz":null,"berlin":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
 			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null,"dur":null,"json":null,"uuid":null}`,
 	}
-	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
+	for _, name := range []string{"kinds.parquet", "plain.parquet"} {
 		require.Equal(t, want, linesOf(t, "testdata/"+name), name)
 	}
 }
 
 // A table is the same items whichever way pyarrow writes it.
-func TestItems_AreThoseOfTheTableInEachFormat(t *testing.T) {
+func TestItems_AreThoseOfTheTable(t *testing.T) {
 	need(t, "pyarrow", rig.Framework)
 	const save = `
-import datetime, decimal, sys, pyarrow as pa, pyarrow.feather, pyarrow.parquet
+import datetime, decimal, sys, pyarrow as pa, pyarrow.parquet
 D, units = decimal.Decimal, ("s", "ms", "us", "ns")
 day, moment = datetime.date(2024, 2, 29), 1_700_000_000
 columns = {
@@ -300,14 +290,12 @@ for unit, size in zip(units, (1, 10**3, 10**6, 10**9)):
         columns[name + unit] = pa.array([moment * size, -size, None], pa.timestamp(unit, zone))
     columns["duration" + unit] = pa.array([size, -1, None], pa.duration(unit))
 table = pa.table(columns)
-for compression in ("uncompressed", "lz4", "zstd"):
-    pyarrow.feather.write_feather(table, f"{sys.argv[1]}/{compression}.feather", compression=compression)
 for compression in ("none", "snappy", "gzip", "brotli", "lz4", "zstd"):
     pyarrow.parquet.write_table(table, f"{sys.argv[1]}/{compression}.parquet", compression=compression)
 pyarrow.parquet.write_table(table, f"{sys.argv[1]}/old.parquet", store_schema=False, data_page_version="2.0", use_dictionary=False)`
 	dir := t.TempDir()
 	python(t, save, dir)
-	want := linesOf(t, filepath.Join(dir, "uncompressed.feather"))
+	want := linesOf(t, filepath.Join(dir, "none.parquet"))
 	require.Len(t, want, 3)
 	for _, has := range []string{`{"d32":"1.10","d64":"1.10","d128":"0.00000001","d256":"1.10","d0":"100","day":"2024-02-29","day64":"2024-02-29",` +
 		`"time":"01:02:03","ns":"00:00:00.000000001","list":["2024-02-29"],"times":[1000000],"decs":["1.50"],` +
@@ -319,7 +307,7 @@ pyarrow.parquet.write_table(table, f"{sys.argv[1]}/old.parquet", store_schema=Fa
 	require.Contains(t, want[1], `"u8":255,"u16":65535,"u32":4294967295,"u64":18446744073709551615`)
 	all, err := filepath.Glob(dir + "/*")
 	require.NoError(t, err)
-	require.Len(t, all, 10)
+	require.Len(t, all, 7)
 	for _, path := range all {
 		require.Equal(t, want, linesOf(t, path), path)
 	}

@@ -48,7 +48,7 @@ func FormatOf(name string) (Format, error) {
 	default:
 		return 0, &gpumux.SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
 			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed, " +
-				"or .parquet or .arrow, which are never compressed as a whole"}
+				"or .parquet, which is never compressed as a whole"}
 	}
 }
 

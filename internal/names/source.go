@@ -27,20 +27,37 @@ func CutResults(source string) (output string, results, failed bool) {
 	return output, results, false
 }
 
-// Table reports whether a source is by its name a Parquet or an Arrow file of rows.
-func Table(source string) bool {
+// Table reports whether a source is by its name a Parquet file of rows.
+func Table(source string) bool { return strings.EqualFold(path.Ext(fileOf(source)), ".parquet") }
+
+// fileOf is the name of the file of items, or "" of results.
+func fileOf(source string) string {
 	name, results, _ := CutResults(source)
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")
 	}
-	return !results && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
+	if results {
+		return ""
+	}
+	return name
+}
+
+// Source returns what is wrong with a source by its name, or nil.
+func Source(source string) error {
+	name := path.Base(fileOf(source))
+	ending := path.Ext(name)
+	if !slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(ending)) {
+		return nil
+	}
+	return fmt.Errorf("%.200q is an Arrow file, which is not read; make it Parquet: python3 -c \"import pyarrow.ipc as i, pyarrow.parquet as p; "+
+		"p.write_table(i.open_file('%.200[1]s').read_all(), '%.200[2]s.parquet')\"", name, strings.TrimSuffix(name, ending))
 }
 
 // Columns returns what is wrong with the columns to read of a source, or nil; none are
 // all. The error continues a sentence that begins with the word columns.
 func Columns(source string, columns []string) error {
 	if len(columns) > 0 && !Table(source) {
-		return fmt.Errorf("go with Parquet and Arrow files, and %.200q is none by its name", source)
+		return fmt.Errorf("go with Parquet files, and %.200q is none by its name", source)
 	}
 	seen := map[string]bool{}
 	for _, name := range columns {

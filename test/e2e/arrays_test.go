@@ -70,8 +70,8 @@ func TestArrays_FromTheTaskIntoAFile(t *testing.T) {
 	require.Len(t, lines, 1500)
 	require.Equal(t, "[2,22.0]", string(lines[11]["value"]))
 
-	s.run(0, mapping("fields", "--range", "0:3", "--out", "few.arrow")...)
-	s.run(0, mapping("norm", "--in", "few.arrow", "--out", "n.jsonl")...)
+	s.run(0, mapping("fields", "--range", "0:3", "--out", "few.parquet")...)
+	s.run(0, mapping("norm", "--in", "few.parquet", "--out", "n.jsonl")...)
 	require.Equal(t, "[5,4.0]", string(s.lines(s.file("n.jsonl"))[2]["value"]), "index, id, vector and the columns of faults")
 	p = s.run(0, mapping("vector", "--range", "0:1200", "--out", "v.jsonl", "--reduce", "vec.py:add", "--json")...)
 	require.Equal(t, `{"index":7,"value":[0.1,7.0]}`, strings.Split(s.file("v.jsonl"), "\n")[7])

@@ -134,27 +134,25 @@ func tableOfAWorkflow(t *testing.T, s *site, _ *shell) {
 		err = run.Get(t.Context(), &summary)
 		return summary, err
 	}
-	for _, ending := range []string{".parquet", ".arrow"} {
-		kinds, err := os.ReadFile("../../internal/columns/testdata/kinds" + ending)
+	kinds, err := os.ReadFile("../../internal/columns/testdata/kinds.parquet")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "store/in/kinds.parquet"), kinds, 0o644))
+	in := gpumux.MapInput{Task: "echo", Source: "in/kinds.parquet", Columns: []string{"s", "ll"}, Ladder: []string{"cpu"}}
+	for name, queue := range map[string]string{gpumux.MapWorkflow: gpumux.Queue, "caller": "service"} {
+		summary, err := start(name, queue, in)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "store/in/kinds"+ending), kinds, 0o644))
-		in := gpumux.MapInput{Task: "echo", Source: "in/kinds" + ending, Columns: []string{"s", "ll"}, Ladder: []string{"cpu"}}
-		for name, queue := range map[string]string{gpumux.MapWorkflow: gpumux.Queue, "caller": "service"} {
-			summary, err := start(name, queue, in)
-			require.NoError(t, err)
-			results := s.results(summary)
-			require.Len(t, results, 2)
-			require.Equal(t, `{"s":"é\"x","ll":[[1.5],[]]}`, string(results[0].Value))
-		}
-		in.Columns = []string{"s", "no"}
-		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
-		fault := workflows.FaultOf(err)
-		require.Equal(t, gpumux.FaultBadInput, fault.Kind)
-		require.Contains(t, fault.Message, "in/kinds"+ending+`: there is no column "no"; it has i8, u64, `)
-		in.Columns = []string{"s", "s"}
-		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
-		require.ErrorContains(t, err, `columns: have "s" twice`)
+		results := s.results(summary)
+		require.Len(t, results, 2)
+		require.Equal(t, `{"s":"é\"x","ll":[[1.5],[]]}`, string(results[0].Value))
 	}
+	in.Columns = []string{"s", "no"}
+	_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
+	fault := workflows.FaultOf(err)
+	require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+	require.Contains(t, fault.Message, `in/kinds.parquet: there is no column "no"; it has i8, u64, `)
+	in.Columns = []string{"s", "s"}
+	_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
+	require.ErrorContains(t, err, `columns: have "s" twice`)
 }
 
 // Attempts that end with an answer, as while a store is away, are not those of workers

@@ -4,7 +4,6 @@ import datetime
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 
 utc = datetime.timezone.utc
@@ -40,8 +39,6 @@ table = pa.table({
     "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(range(16)), None], pa.binary(16))),
 })
 pyarrow.parquet.write_table(table, "kinds.parquet")
-pyarrow.feather.write_feather(table, "kinds.arrow", compression="zstd")
 pyarrow.parquet.write_table(table, "plain.parquet", store_schema=False)
 texts = pa.table({"text": [f"the text {i // 20 % 2}" for i in range(200)]})
 pyarrow.parquet.write_table(texts, "lz4.parquet", compression="lz4", use_dictionary=False, store_schema=False, write_statistics=False)
-pyarrow.feather.write_feather(texts, "lz4.feather", compression="lz4")

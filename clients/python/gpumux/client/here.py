@@ -65,7 +65,7 @@ def map(
     items is any iterable of JSON values: rows of arrays arrive as lists, those of tables (pandas,
     Arrow, Polars) as dicts. With pickle items and values may be anything that pickle takes, and
     stay what they are. With more iterables function takes an item of each.
-    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow, also all files
+    source is a file or URL of items instead: JSON lines, CSV, TSV or Parquet, also all files
     of a folder or a pattern; columns are those of a table that items have, text those of CSV whose
     cells stay text, such as IDs.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the
