@@ -45,9 +45,6 @@ type Pool struct {
 	// Saving is called when a chunk needs no slot any more, and what it returns when the
 	// chunk is over. Default: nobody is told.
 	Saving func() (saved func())
-	// Searchable reports whether the namespace has the search attributes of maps. Default:
-	// no.
-	Searchable func(context.Context) bool
 }
 
 // Register registers RunChunk, FindEdition and Reduce.
@@ -65,7 +62,7 @@ func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contr
 	if err != nil {
 		return contract.Edition{}, err
 	}
-	found := contract.Edition{Edition: edition, Contact: p.Contact, Searchable: p.Searchable != nil && p.Searchable(ctx)}
+	found := contract.Edition{Edition: edition, Contact: p.Contact}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

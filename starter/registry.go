@@ -278,13 +278,3 @@ func (r registry) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 		}
 	}
 }
-
-// searchAttributes returns a map's, or none where the server lacks them.
-func (r registry) searchAttributes(ctx context.Context, in gpumux.MapInput) (found temporal.SearchAttributes) {
-	if !r.fleet.Searchable(ctx) {
-		return found
-	}
-	return temporal.NewSearchAttributes(
-		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(names.Keyword(in.Task)),
-		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
-}

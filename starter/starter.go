@@ -161,7 +161,6 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticSummary:                            summaryLine(note),
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey, FairnessWeight: float32(in.FairnessWeight)},
-		TypedSearchAttributes:                    s.registry().searchAttributes(ctx, in),
 	}, gpumux.MapWorkflow, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)

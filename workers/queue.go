@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
@@ -98,18 +97,6 @@ func (w *Worker) countPollers(name string) func(context.Context) int {
 	}
 }
 
-// searchable reports whether the namespace has the search attributes of maps. The answer
-// to an activity is asked for once a minute; it is no where the worker may not ask.
-func (w *Worker) searchable(ctx context.Context) bool {
-	w.search.Lock()
-	defer w.search.Unlock()
-	if now := time.Now(); now.Sub(w.search.asked) > time.Minute {
-		f := &fleet.Fleet{Client: w.client, Namespace: activity.GetInfo(ctx).Namespace} // w has it only where it dialed
-		w.search.has, w.search.asked = f.Searchable(ctx), now
-	}
-	return w.search.has
-}
-
 // ownQueue serves questions to this worker. On a server without standalone activities a
 // workflow asks them.
 func (w *Worker) ownQueue() queue {
@@ -145,7 +132,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		Others: func(ctx context.Context, task, edition string) bool {
 			return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
 		},
-		Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
+		Contact: w.config.Contact, Log: quiet(w.log.With(zap.String("pool", p.Name))),
 		Slots: func() int { return pl.Size() * len(p.Groups) }, Saving: s.save,
 	}
 	w.direct[p.Name] = runs

@@ -113,12 +113,7 @@ type Worker struct {
 	namespace string // the client's; empty for the default
 	contact   *contact
 	asking    asking
-	search    struct {
-		sync.Mutex
-		asked time.Time
-		has   bool
-	}
-	serving []worker.Worker
+	serving   []worker.Worker
 }
 
 // New checks the configuration against this host, lists every mistake, starts nothing.

@@ -176,9 +176,6 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		m.in.Edition = cmp.Or(m.in.Edition, found.Edition)
 		m.engine.sizer.Likely, m.engine.contact = found.Slots, found.Contact
 		m.engine.sizer.Sparing = true
-		if found.Searchable {
-			m.makeSearchable(ctx)
-		}
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil

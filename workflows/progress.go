@@ -3,17 +3,10 @@ package workflows
 import (
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/names"
-)
-
-var (
-	searchTask   = temporal.NewSearchAttributeKeyKeyword(names.SearchTask)
-	searchFailed = temporal.NewSearchAttributeKeyInt64(names.SearchFailed)
 )
 
 // left is how many items have no result yet by rung, those in flight included.
@@ -78,26 +71,8 @@ func (m *mapping) done() int64 {
 	return p.Succeeded + p.Failed
 }
 
-func (m *mapping) makeSearchable(ctx workflow.Context) {
-	if _, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed); has {
-		return
-	}
-	err := workflow.UpsertTypedSearchAttributes(ctx, searchTask.ValueSet(names.Keyword(m.in.Task)), searchFailed.ValueSet(0))
-	if err != nil {
-		workflow.GetLogger(ctx).Warn("the map cannot be searched for", "error", err)
-	}
-}
-
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
 	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs()))
-	// To set an attribute that the server lacks would stop the workflow. A run that was
-	// started with it shows that the server has it.
-	shown, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
-	if has && (shown == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && shown != p.Failed) {
-		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
-			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
-		}
-	}
 }

@@ -177,9 +177,6 @@ type Edition struct {
 	Slots int `json:"slots,omitempty"`
 	// Contact is as in ChunkResult.
 	Contact gpumux.Duration `json:"contact,omitempty"`
-	// Searchable says that the namespace has the search attributes of maps. To set one that
-	// it lacks would stop the workflow.
-	Searchable bool `json:"searchable,omitempty"`
 }
 
 // IndexInput is the input of IndexSource.

@@ -20,7 +20,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -39,16 +38,6 @@ type Fleet struct {
 }
 
 func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNamespace) }
-
-// Searchable reports whether the namespace has the search attributes of maps; no where
-// that cannot be found out within five seconds.
-func (f *Fleet) Searchable(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	answer, err := f.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: f.namespace()})
-	attributes := answer.GetCustomAttributes()
-	return err == nil && attributes[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && attributes[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
-}
 
 // WaitingFor says that a map without a worker for its ladder waits for one, not a slot.
 func WaitingFor(reported string, ladder []gpumux.Rung) string {

@@ -91,7 +91,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 		Memo:             &common.Memo{Fields: map[string]*common.Payload{"m": plain(t, "marker")}},
 		UserMetadata:     &sdk.UserMetadata{Summary: plain(t, "marker")},
 		Header:           &common.Header{Fields: map[string]*common.Payload{"trace": plain(t, "open")}},
-		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"GpumuxTask": plain(t, "open")}},
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"Kind": plain(t, "open")}},
 	}
 	before := proto.Clone(request)
 	sent, _, err := call(t.Context(), localHiding, start, request, &workflowservice.StartWorkflowExecutionResponse{})

@@ -5,21 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"strings"
 )
 
 // Queue carries workflows and light activities.
 const Queue = "gpumux"
-
-const (
-	// SearchTask and SearchFailed are search attributes of maps where the server has them:
-	// the task, a Keyword, and how many items failed, an Int.
-	SearchTask   = "GpumuxTask"
-	SearchFailed = "GpumuxFailed"
-)
-
-// Keyword is a search attribute's text: servers with an SQL database take 255 bytes.
-func Keyword(text string) string { return strings.ToValidUTF8(text[:min(len(text), 255)], "") }
 
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 

@@ -94,9 +94,6 @@ func settings() dynamicconfig.StaticClient {
 		// Lists: the default, 10 a second, refuses a few people who look at once.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): listsPerSecond,
 
-		// A search attribute can be used as soon as it is added.
-		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
-
 		// Any web page can call the HTTP API, so it serves none; services alone use the port.
 		dynamicconfig.FrontendHTTPAllowedHosts.Key(): []string{},
 

@@ -11,13 +11,10 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/gpumux/gpumux/internal/names"
 )
 
 const (
@@ -81,14 +78,9 @@ func (d database) config() *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
 }
 
-// searchAttributes are added to a new namespace, for searches of maps.
-var searchAttributes = map[string]enums.IndexedValueType{
-	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
-}
-
 // createNamespace runs before the server, so that the first call finds it.
 func (d database) createNamespace() error {
-	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, searchAttributes)
+	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, nil)
 	if err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
