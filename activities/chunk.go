@@ -36,10 +36,10 @@ var (
 
 // runChunk runs the items of a chunk that have no result yet. An error that Temporal
 // retries carries the fault as its type and details; the next attempt goes on behind what
-// has finished.
+// is stored.
 func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, news: make(chan struct{}, 1)}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), mapID: chunk.Map, trace: tracing.ID(ctx)}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -57,12 +57,7 @@ func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	defer enough()
 	pause := contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
 	stop := every(pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
-	kept := a.keeping()
 	err := a.runItems()
-	kept()
-	if err != nil && !isFinal(err) {
-		a.keep(context.WithoutCancel(ctx))
-	}
 	if p.Saving != nil {
 		defer p.Saving()()
 	}
@@ -73,9 +68,6 @@ func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		enough() // what it would say is in the result
 	}
 	stop()
-	if err == nil || isFinal(err) {
-		a.forget()
-	}
 	if err != nil {
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor()))
 		return contract.ChunkResult{}, err
@@ -104,13 +96,6 @@ type attempt struct {
 	// folder and stream take what is stored; nil where all results travel inline.
 	folder *store.Folder
 	stream *record.Stream
-	// patience is how long a call waits for a slot; 0: for ever.
-	patience time.Duration
-	// news has an element when a result is to be kept. keeps says that some may be, kept is
-	// how many are.
-	news  chan struct{}
-	keeps bool
-	kept  int
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -141,10 +126,6 @@ func (a *attempt) restore() (err error) {
 		}
 		m.addWritten(found)
 	}
-	kept, err := a.findKept()
-	if err != nil {
-		return err
-	}
 	defer heartbeat(a.ctx, m)()
 	items, err := a.Store.Sources.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +135,6 @@ func (a *attempt) restore() (err error) {
 		return classify(err)
 	}
 	a.ledger = newLedger(c, items, m)
-	a.ledger.resume(kept)
 	if c.Parts == "" {
 		return nil
 	}
@@ -207,7 +187,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	defer cancel(nil)
 	c := a.chunk
 	call.Task, call.Map, call.Mode, call.Arg, call.ArgFile = c.Task, c.Map, c.Mode, c.Arg, c.ArgFile
-	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
+	call.Timeout, call.Attempts = time.Duration(c.Timeout), c.Attempts
 	call.Arrays = contract.KeepsArrays(c.Parts)
 	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
@@ -257,7 +237,6 @@ func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
 
 func (s *stretch) Done(done Done) {
 	result, later, ended := s.ledger.add(done)
-	s.noteNews()
 	if result.Fault != nil {
 		s.log.item(result, later)
 	}
@@ -321,6 +300,9 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	case recovery.Wait:
 		return retry(fault, 0)
 	case recovery.Rerun:
+		if a.stream == nil {
+			return nil // another attempt would lack the results so far
+		}
 		return retry(fault, retryDelay)
 	}
 	return nil

@@ -41,7 +41,7 @@ func busy() error {
 	return &ending{fault: fault, again: true, delay: retryDelay, quiet: true}
 }
 
-// retry returns the error after which a chunk runs again from its first unfinished item.
+// retry returns the error after which a chunk runs again, but for what is stored.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return &ending{fault: fault, again: true, delay: delay}
 }

@@ -117,6 +117,9 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 		return nil, call
 	}
 	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), l.memo.edition(l.chunk)
+	if len(l.results) == 0 { // no other attempt would have them
+		call.Patience = slotPatience
+	}
 	room, searched := min(int64(len(l.board.done)), l.fitting()), int64(0)
 	for _, done := range l.board.done[:l.memo.Search] {
 		if !done {
@@ -207,7 +210,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 			l.board.done[at] = true
 			l.memo.Retry.Add(r.Index)
 			l.result.Ran++
-			l.memo.Ran(r.Index)
+			l.memo.Ran(r.Index, l.put != nil)
 			return r, true, false
 		}
 	}
@@ -230,7 +233,7 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 	l.result.Ran++
-	l.memo.Ran(r.Index)
+	l.memo.Ran(r.Index, l.put != nil)
 	if l.put != nil {
 		l.put(r)
 		return r

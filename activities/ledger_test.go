@@ -130,7 +130,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
 	again := newLedger(chunk, items, m)
-	again.resume(l.inlined())
+	again.restore(0, "")
 	spans, alone, _ := nextOf(again)
 	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)

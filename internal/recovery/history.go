@@ -55,9 +55,12 @@ func (h *History) Clone() History {
 	return c
 }
 
-// Ran notes that an item ran to its end. It is no suspect any more, nor is the device.
-func (h *History) Ran(index int64) {
-	h.Blameless, h.Refused, h.Avoid = 0, 0, nil
+// Ran notes that an item ran to its end. It is no suspect any more, nor is the device. An
+// item that is not stored runs in each attempt, and so ends no row of faults.
+func (h *History) Ran(index int64, stored bool) {
+	if h.Avoid = nil; stored {
+		h.Blameless, h.Refused = 0, 0
+	}
 	delete(h.Suspects, index)
 }
 

@@ -85,7 +85,9 @@ func TestHistory_WaitsForALimitedTime(t *testing.T) {
 		require.Equal(t, Wait, h.Next(&fault, chunk).Step)
 	}
 	require.Equal(t, Rerun, h.Next(&fault, chunk).Step)
-	h.Ran(0)
+	h.Ran(0, false)
+	require.Equal(t, Rerun, h.Next(&fault, chunk).Step, "what is not stored runs again before each fault")
+	h.Ran(0, true)
 	require.Equal(t, Wait, h.Next(&fault, chunk).Step)
 	require.Equal(t, 1, h.Clone().Blameless)
 }

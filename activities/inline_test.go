@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"testing"
 	"time"
@@ -18,31 +17,27 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-// stalling hangs in an item until its results so far were kept, and is then gone without
-// a word, as with its worker. Later calls run to their end.
-type stalling struct {
-	dying
-	at    int64
-	await func(kept int)
+// mortal is a Runner with one fault, before item 5. It notes what ran, and how long calls
+// would wait for a slot.
+type mortal struct {
+	fault    *gpumux.Fault
+	ran      []int64
+	patience []time.Duration
 }
 
-func (s *stalling) Run(ctx context.Context, call Call, work calls.Work) error {
-	if s.at == 0 {
-		return s.dying.Run(ctx, call, work)
-	}
+func (m *mortal) Run(_ context.Context, call Call, work calls.Work) error {
+	m.patience = append(m.patience, call.Patience)
 	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
-		if item.Index == s.at {
-			s.await(int(s.at))
-			s.at = 0
-			panic("the worker is lost")
+		if fault := m.fault; fault != nil && item.Index == 5 {
+			m.fault = nil
+			return fault
 		}
-		s.ran = append(s.ran, item.Index)
+		m.ran = append(m.ran, item.Index)
 		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
@@ -72,40 +67,28 @@ func (l *lab) inWorkflow(chunk contract.Chunk, heartbeat time.Duration, heard fu
 	return result
 }
 
-// What a chunk without a folder has finished is in the store while it runs: the attempt
-// after one that was lost runs only the rest. Then nothing is left there.
-func TestRunChunk_KeepsResultsThatTravelInline(t *testing.T) {
-	for how, attempts := range map[string]Runner{"lost": &stalling{at: 5}, "failed": &dying{after: 5}} {
-		t.Run(how, func(t *testing.T) {
-			l := newLab(t, attempts)
-			kept := func() (n int) {
-				for o, err := range l.store.Objects.Objects(t.Context(), "maps/unreported") {
-					require.NoError(t, err)
-					text, err := l.store.Objects.ReadAll(t.Context(), o.Key, nil)
-					require.NoError(t, err)
-					var results []gpumux.Result
-					require.NoError(t, json.Unmarshal(text, &results))
-					n += len(results)
-				}
-				return n
-			}
-			if r, ok := attempts.(*stalling); ok {
-				r.await = func(n int) {
-					rig.Wait(t, func() bool { return kept() == n }, time.Minute, time.Millisecond)
-				}
-			}
-			result := l.inWorkflow(contract.Chunk{Range: &gpumux.Range{End: 8}, Work: contract.Whole(8)}, 0, nil)
+// Results that travel inline are those of one attempt: it goes on after a death, and does
+// not go back for want of a slot once it has some. Another attempt begins anew.
+func TestRunChunk_ResultsThatTravelInline(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault gpumux.Fault
+		ran   []int64
+		first []int // calls that begin an attempt
+	}{
+		"death":  {gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run"}, []int64{0, 1, 2, 3, 4, 5, 6, 7}, []int{0}},
+		"device": {gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "run", Blameless: true}, []int64{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner := &mortal{fault: &c.fault}
+			result := newLab(t, runner).inWorkflow(contract.Chunk{Range: &gpumux.Range{End: 8}, Work: contract.Whole(8)}, 0, nil)
 			require.EqualValues(t, 8, result.Succeeded)
 			require.Len(t, result.Results, 8)
-			require.Zero(t, kept())
-			var ran []int64
-			switch r := attempts.(type) {
-			case *stalling:
-				ran = r.ran
-			case *dying:
-				ran = r.ran
+			require.Equal(t, c.ran, runner.ran)
+			want := make([]time.Duration, len(runner.patience))
+			for _, at := range c.first {
+				want[at] = slotPatience
 			}
-			require.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, ran, "each once")
+			require.Equal(t, want, runner.patience)
 		})
 	}
 }
