@@ -113,6 +113,8 @@ func TestConn_Write_RefusesBeforeSending(t *testing.T) {
 	}
 	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: many}), "send fewer items at once")
 	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: raws("1", "")}), "value 1 is empty")
+	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: raws("1", "2"), Kinds: []Kind{Array}}), "2 items but 1 entries in kinds")
+	require.ErrorContains(t, conn.Write(Run{Run: 1, Items: raws("1"), Kinds: []Kind{Bytes}}), "kinds[0] is 1")
 	require.ErrorContains(t, conn.Write(Results{Run: 1, Values: raws("1")}), "0 entries in busy")
 	require.ErrorContains(t, conn.Write(ProgressReport{Run: 1, Value: json.RawMessage("{")}), "progress")
 	require.Zero(t, p.Buffer.Len())

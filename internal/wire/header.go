@@ -84,6 +84,9 @@ func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, e
 	var fields any = m
 	switch m := m.(type) {
 	case Run:
+		if err := m.check(); err != nil {
+			return nil, nil, err
+		}
 		m.Attempts = max(1, m.Attempts)
 		bodies, m.Items, m.Sizes = m.Items, nil, sizes(m.Items)
 		fields = m
@@ -121,7 +124,7 @@ func sizes(values []json.RawMessage) []int {
 func check(m Message) error {
 	switch m := m.(type) {
 	case Run:
-		return checkPosition(m, m.Run, 0)
+		return cmp.Or(checkPosition(m, m.Run, 0), m.check())
 	case Ready:
 		if m.Batch < 0 || m.Concurrent < 0 || m.Batch > 0 && m.Concurrent > 0 {
 			return broken("ready: batch is %d and concurrent %d; one of them may be more than 0", m.Batch, m.Concurrent)
@@ -138,6 +141,18 @@ func check(m Message) error {
 			return broken("progress: has no value")
 		}
 		return checkPosition(m, m.Run, m.N)
+	}
+	return nil
+}
+
+func (r *Run) check() error {
+	if cmp.Or(len(r.Kinds), len(r.Items)) != len(r.Items) {
+		return broken("run: %d items but %d entries in kinds", len(r.Items), len(r.Kinds))
+	}
+	for i, kind := range r.Kinds {
+		if kind != JSON && kind != Array && kind != Mixed {
+			return broken("run: kinds[%d] is %d; items are of kind %d, %d or %d", i, kind, JSON, Array, Mixed)
+		}
 	}
 	return nil
 }

@@ -41,8 +41,10 @@ type Run struct {
 	Run      int64             `json:"run"`
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items,omitzero"`
-	Folder   string            `json:"folder,omitempty"`
-	Trace    string            `json:"trace,omitempty"`
+	// Kinds has one entry per item; nil: all are JSON. They need a Ready with Kinds.
+	Kinds  []Kind `json:"kinds,omitempty"`
+	Folder string `json:"folder,omitempty"`
+	Trace  string `json:"trace,omitempty"`
 	// Sizes has the size of each of Items, in a header only.
 	Sizes []int `json:"sizes,omitzero"`
 }
@@ -72,6 +74,8 @@ type ProcessHello struct {
 type Ready struct {
 	Batch      int `json:"batch"`
 	Concurrent int `json:"concurrent,omitempty"`
+	// Kinds says that it takes items of the kinds Array and Mixed.
+	Kinds bool `json:"kinds,omitempty"`
 }
 
 // Results are the values of consecutive items of a run. Each field but N has one entry

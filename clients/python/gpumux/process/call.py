@@ -25,7 +25,7 @@ from .peak import LONG, Peak
 from .raw import Raw
 from .typed import pack, read, rows, spread
 from .window import Window
-from .wire import MAX_FRAME, Wire
+from .wire import MAX_FRAME, Wire, items
 
 # Micro-batches that must succeed before a halved limit grows, at first and at most.
 _PATIENCE = 4
@@ -67,21 +67,19 @@ class Caller:
         self._window = Window(self, self._wire, self._peak, function, self.concurrent) if self.concurrent else None
 
     def run(self, header: dict, body: memoryview) -> None:
-        """Run the items of one run, whose JSON lies one after the other in body."""
+        """Run the items of one run, which lie one after the other in body."""
         if self._window is not None:
             self._window.run(header, body, self._events())
             return
-        sizes, attempts = header["sizes"], header.get("attempts") or 1
+        attempts = header.get("attempts") or 1
         self._run, self._folder = header["run"], header.get("folder") or ""
-        self._wire.begin_run(len(sizes))
+        self._wire.begin_run(len(header["sizes"]))
         try:
             if self.batch:
-                self._batches(sizes, body, attempts)
+                self._batches(list(items(header, body)), attempts)
                 return
-            start = 0
-            for n, size in enumerate(sizes):
-                self._single(n, body[start : start + size], attempts, self._one)
-                start += size
+            for n, raw in enumerate(items(header, body)):
+                self._single(n, raw, attempts, self._one)
         finally:
             self._run = 0
 
@@ -104,7 +102,7 @@ class Caller:
 
     # One item.
 
-    def _single(self, n: int, raw: memoryview, attempts: int, call: Callable[[memoryview], bytes | Raw]) -> None:
+    def _single(self, n: int, raw: memoryview | Raw, attempts: int, call: Callable[[memoryview | Raw], bytes | Raw]) -> None:
         self._n = n
         tried = 0
         begin = perf_counter()
@@ -136,13 +134,13 @@ class Caller:
         if fault is not None:
             self._wire.await_next()
 
-    def _one(self, raw: memoryview) -> bytes | Raw:
+    def _one(self, raw: memoryview | Raw) -> bytes | Raw:
         value = self._function(read(raw))
         if type(value) is CoroutineType:
             value = self._await(value)
         return pack(value)
 
-    def _alone(self, raw: memoryview) -> bytes | Raw:
+    def _alone(self, raw: memoryview | Raw) -> bytes | Raw:
         (data,) = self._many([raw])
         if isinstance(data, BaseException):
             raise data
@@ -150,11 +148,7 @@ class Caller:
 
     # Micro-batches.
 
-    def _batches(self, sizes: list[int], body: memoryview, attempts: int) -> None:
-        raws, start = [], 0
-        for size in sizes:
-            raws.append(body[start : start + size])
-            start += size
+    def _batches(self, raws: list[memoryview | Raw], attempts: int) -> None:
         costs: list[float | BaseException] = []
         n = 0
         while n < len(raws):
@@ -168,7 +162,7 @@ class Caller:
             if self._batch(n, raws[n:end], attempts):
                 n = end
 
-    def _affordable(self, raws: list[memoryview], n: int, end: int, costs: list) -> int:
+    def _affordable(self, raws: list[memoryview | Raw], n: int, end: int, costs: list) -> int:
         """Where a micro-batch from n to end at most ends because of its costs. costs has those of the first items and grows."""
         total = 0.0
         for i in range(n, end):
@@ -181,7 +175,7 @@ class Caller:
                 return i
         return end
 
-    def _cost_of(self, raw: memoryview) -> Any:
+    def _cost_of(self, raw: memoryview | Raw) -> Any:
         """What an item costs, or the exception of finding out."""
         try:
             cost = self._cost(read(raw))
@@ -192,7 +186,7 @@ class Caller:
             self.survive(error)
             return error
 
-    def _batch(self, n: int, raws: list[memoryview], attempts: int) -> bool:
+    def _batch(self, n: int, raws: list[memoryview | Raw], attempts: int) -> bool:
         """Answer the items from position n on; False asks for them again in a smaller micro-batch."""
         if len(raws) == 1:
             self._single(n, raws[0], attempts, self._alone)
@@ -223,7 +217,7 @@ class Caller:
                 self._single(n + i, raw, attempts, self._alone)
         return True
 
-    def _many(self, raws: list[memoryview]) -> list:
+    def _many(self, raws: list[memoryview | Raw]) -> list:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
         values = self._function([read(raw) for raw in raws])
         if type(values) is CoroutineType:
@@ -354,8 +348,8 @@ class Caller:
                 self.ended()
 
 
-def _raiser(error: BaseException) -> Callable[[memoryview], bytes]:
-    def fail(raw: memoryview) -> bytes:
+def _raiser(error: BaseException) -> Callable[[memoryview | Raw], bytes]:
+    def fail(raw: memoryview | Raw) -> bytes:
         raise error
 
     return fail

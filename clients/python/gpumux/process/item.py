@@ -9,7 +9,7 @@ import json
 import marshal
 import math
 import struct
-from typing import Any
+from typing import Any, Callable
 
 _decode = json.JSONDecoder().decode
 _scan = json.JSONDecoder().scan_once
@@ -42,6 +42,14 @@ def read(raw: memoryview) -> Any:
     if _endless(item):
         _exact(text)
     return item
+
+
+def rebuilt(raw: bytes, build: Callable[[dict], Any]) -> Any:
+    """read, with what build makes of each object in its place."""
+    try:
+        return json.JSONDecoder(parse_float=_float, object_hook=build).decode(numbers(str(raw, "utf-8")))
+    except ValueError as error:
+        raise _not_json(memoryview(raw), error) from None
 
 
 def numbers(text: str) -> str:

@@ -91,7 +91,7 @@ def _greet(wire):
 def _serve(wire, ended, forks) -> int:
     import gpumux
 
-    from gpumux.process import call, memory, peak, task
+    from gpumux.process import call, memory, peak, raw, task
     from gpumux.process.wire import Wire, WireError, check_run, inherit, trace
 
     hello = _greet(wire)
@@ -117,6 +117,7 @@ def _serve(wire, ended, forks) -> int:
         return LOAD
     if os.getpid() != process:
         os._exit(0)
+    kinds = raw.reads()
     if forks:
         forks.imported()
         wire.ready(0)
@@ -140,7 +141,7 @@ def _serve(wire, ended, forks) -> int:
         wire.fault(error.fault)
         return LOAD
     caller.ended = ended
-    wire.ready(caller.batch, concurrent=caller.concurrent)
+    wire.ready(caller.batch, caller.concurrent, kinds)
     try:
         while True:
             ended()

@@ -1,15 +1,18 @@
 """Values that travel as raw bytes instead of as JSON: bytes, and arrays of numbers. The worker writes the JSON.
 
-Owns which values these are. The result is the same as that of encode.py, which encodes all others. Never changes a value.
+Owns which values these are. The result is the same as that of encode.py, which encodes all others. Never changes a value. Items with
+arrays come in the same form; item.py reads all others.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import struct
 import sys
 from typing import Any, Callable
 
+from . import item
 from .arrays import fetch, known
 from .encode import encode, taking
 
@@ -22,6 +25,7 @@ _WIDTH = {"b": 6, "i": 21, "u": 21, "f": 26}
 # What stands for an array in the JSON around it. No task has it in a string of its own.
 _MARK = "gpumux-array-" + os.urandom(16).hex()
 _QUOTED = f'"{_MARK}"'.encode()
+_PLACE = f'{{"{_MARK}":0}}'.encode()
 _size = struct.Struct("<Q").pack
 
 
@@ -49,6 +53,35 @@ def pack(value: Any) -> bytes | Raw:
         if packed is not None:
             return packed
     return encode(value)
+
+
+def reads() -> bool:
+    """Whether read can make arrays, that is whether NumPy is installed. It is not imported before such an item comes."""
+    return bool(sys.modules.get("numpy") or importlib.util.find_spec("numpy"))
+
+
+def read(value: memoryview | Raw) -> Any:
+    """The item that came as value, its arrays as NumPy's, which own their memory. Raises what item.read raises."""
+    if type(value) is memoryview:
+        return item.read(value)
+    if value.kind == ARRAY:
+        return _restored(value.data)
+    pieces, end = [], 0
+    while end < len(value.data):
+        begin = end + 8
+        end = begin + int.from_bytes(value.data[end:begin], "little")
+        pieces.append(value.data[begin:end])
+    arrays = map(_restored, pieces[1::2])
+    return item.rebuilt(_PLACE.join(pieces[::2]), lambda found: next(arrays) if _MARK in found else found)
+
+
+def _restored(data: memoryview) -> Any:
+    """The array that _array has described. It may be changed, and another try gets it as it was."""
+    import numpy
+
+    letter, size, dimensions = struct.unpack_from("<cBBx", data)
+    shape = struct.unpack_from(f"<{dimensions}Q", data, 4)
+    return numpy.frombuffer(data, f"<{letter.decode()}{size}", offset=4 + 8 * dimensions).reshape(shape).copy()
 
 
 def split(values: Any) -> list | None:

@@ -14,7 +14,7 @@ import pickle
 import sys
 from typing import Any, Callable
 
-from . import encode, item, raw
+from . import encode, raw
 
 # Its value is "arguments", "pickle" or nothing, a space, and the name that the module of the client's program has in slots.
 VARIABLE = "_GPUMUX_ITEMS"
@@ -76,9 +76,9 @@ def dumps(value: Any, what: str) -> bytes:
 _asked, _, _main = os.environ.get(VARIABLE, "").partition(" ")
 
 
-def read(text: memoryview) -> Any:
-    """The item whose JSON is text. Raises what item.read and pickle raise."""
-    return content(item.read(text), loads)
+def read(value: memoryview | raw.Raw) -> Any:
+    """The item that came as value. Raises what raw.read and pickle raise."""
+    return content(raw.read(value), loads)
 
 
 def pack(value: Any) -> Any:
@@ -87,7 +87,7 @@ def pack(value: Any) -> Any:
 
 
 if not _asked:
-    read, pack = item.read, raw.pack
+    read, pack = raw.read, raw.pack
 
 
 def rows(values: Any) -> list:

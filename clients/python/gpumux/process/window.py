@@ -17,7 +17,7 @@ from .files import Files
 from .peak import LONG, Peak
 from .raw import Raw
 from .typed import pack, read
-from .wire import Wire, check_run, trace
+from .wire import Wire, check_run, items, trace
 
 if TYPE_CHECKING:
     from .call import Caller
@@ -30,7 +30,7 @@ class _Item:
 
     __slots__ = ("run", "n", "raw", "attempts", "folder", "files", "tried", "ended", "data", "fault", "began", "share", "task")
 
-    def __init__(self, run: int, n: int, raw: memoryview, attempts: int, folder: str) -> None:
+    def __init__(self, run: int, n: int, raw: memoryview | Raw, attempts: int, folder: str) -> None:
         self.run, self.n, self.raw, self.attempts = run, n, raw, attempts
         self.folder = folder and f"{folder}/{run}-{n}"
         self.files: Files | None = None
@@ -107,10 +107,8 @@ class Window:
 
     def _add(self, header: dict, body: memoryview) -> None:
         run, attempts, folder = header["run"], header.get("attempts") or 1, header.get("folder") or ""
-        start = 0
-        for n, size in enumerate(header["sizes"]):
-            self._waiting.append(_Item(run, n, body[start : start + size], attempts, folder))
-            start += size
+        for n, raw in enumerate(items(header, body)):
+            self._waiting.append(_Item(run, n, raw, attempts, folder))
 
     def _cancel(self, runs: frozenset[int]) -> None:
         """End the items of these runs without answers. Those that run are told so by asyncio."""

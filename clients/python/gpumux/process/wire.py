@@ -14,11 +14,11 @@ import struct
 import threading
 from functools import partial
 from time import perf_counter
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 from . import board as boards
 from .allocators import Usage
-from .raw import Raw
+from .raw import ARRAY, MIXED, Raw
 
 VERSION = 1
 MAX_FRAME = 1 << 30
@@ -43,8 +43,20 @@ def check_run(header: dict, body: memoryview) -> None:
     numbers = [header.get("run"), header.get("attempts") or 1]
     if not isinstance(sizes, list) or not _positive([*numbers, *sizes]):
         raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
+    kinds = header.get("kinds") or [0] * len(sizes)
+    if not isinstance(kinds, list) or len(kinds) != len(sizes) or any(kind not in (0, ARRAY, MIXED) for kind in kinds):
+        raise WireError(f"a run has {len(sizes)} items, and their kinds are {str(kinds)[:200]}")
     if sum(sizes) != len(body):
         raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
+
+
+def items(header: dict, body: memoryview) -> Iterator[memoryview | Raw]:
+    """The items of a valid run as they came: as JSON, or Raw."""
+    kinds, start = header.get("kinds"), 0
+    for n, size in enumerate(header["sizes"]):
+        piece = body[start : start + size]
+        start += size
+        yield Raw(kinds[n], b"", piece) if kinds and kinds[n] else piece
 
 
 _traced = False
@@ -252,11 +264,13 @@ class Wire:
     def hello(self, pid: int, runtime: str) -> None:
         self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
 
-    def ready(self, batch: int, concurrent: int = 0) -> None:
-        """The task is loaded."""
+    def ready(self, batch: int, concurrent: int = 0, kinds: bool = False) -> None:
+        """The task is loaded. With kinds it takes items that have some."""
         header: dict = {"type": "ready", "batch": batch}
         if concurrent:
             header["concurrent"] = concurrent
+        if kinds:
+            header["kinds"] = True
         self._header(header)
 
     def canceled(self, runs: list[int]) -> None:

@@ -6,7 +6,7 @@ import struct
 import unittest
 
 from gpumux.process.encode import encode
-from gpumux.process.raw import ARRAY, BYTES, MIXED, Raw, pack, split
+from gpumux.process.raw import ARRAY, BYTES, MIXED, Raw, pack, read, split
 
 try:
     import numpy
@@ -66,6 +66,50 @@ class TestArray(unittest.TestCase):
             raw = pack(value)
             self.assertEqual((raw.head + bytes(raw.data)).hex(), each["hex"], each["name"])
             self.assertEqual(len(raw), len(packed))
+
+    def back(self, value):
+        """value as the item that the next task gets."""
+        raw = pack(value)
+        return read(memoryview(raw) if type(raw) is bytes else Raw(raw.kind, b"", memoryview(raw.head + bytes(raw.data))))
+
+    def test_as_items(self):
+        for each in values(ARRAY) + values(MIXED):
+            data = memoryview(bytes.fromhex(each["hex"]))
+            found = read(Raw(each["kind"], b"", data))
+            self.assertEqual(encode(found).decode(), each["text"], each["name"])
+            again = pack(found)
+            self.assertEqual((again.kind, again.head + bytes(again.data)), (each["kind"], data), each["name"])
+
+    def test_items_are_arrays_of_their_own(self):
+        value = numpy.arange(12, dtype="f4").reshape(3, 4)
+        raw = pack(value)
+        sent = Raw(raw.kind, b"", memoryview(bytes(1) + raw.head + bytes(raw.data))[1:])
+        for found in read(sent), read(sent):
+            self.assertTrue(found.flags.owndata and found.flags.aligned and found.flags.writeable)
+            numpy.testing.assert_array_equal(found, value)
+            found += 1
+
+    def test_items_with_arrays_inside(self):
+        a, b = numpy.array([True, False]), numpy.arange(6, dtype="u2").reshape(1, 2, 3)
+        odd = "\u017c\u00f3\u0142\u0107 \U0001f600\n\""
+        for value in (
+            {"a": a, "boxes": [b, [], {"deep": [a, {}]}], odd: odd}, [a, b, a], [{"NaN": a}, float("nan"), -float("inf"), "NaN", 10**30],
+        ):
+            found = self.back(value)
+            self.assertEqual(repr(found), repr(value))
+            self.assertEqual(encode(found), encode(value))
+        self.assertEqual(self.back([a, b])[1].dtype, b.dtype)
+
+    def test_items_that_json_carries(self):
+        for value in (numpy.zeros(0), numpy.zeros((2, 0)), numpy.array(2.5), {"a": numpy.zeros((2, 0))}):
+            self.assertEqual(repr(self.back(value)), repr(json.loads(encode(value))))
+
+    def test_items_that_are_damaged(self):
+        text = struct.pack("<Q", 3) + b"[1,"
+        with self.assertRaisesRegex(ValueError, "the item is not JSON: "):
+            read(Raw(MIXED, b"", memoryview(text)))
+        with self.assertRaisesRegex(OverflowError, "the item holds 1e400, "):
+            read(Raw(MIXED, b"", memoryview(struct.pack("<Q", 7) + b"[1e400]")))
 
     def test_every_layout(self):
         base = numpy.arange(60, dtype="f8").reshape(3, 4, 5) / 7

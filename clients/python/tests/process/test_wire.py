@@ -105,7 +105,7 @@ class TestGolden(Ends):
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
-            self.wire.ready(m["batch"], m.get("concurrent", 0))
+            self.wire.ready(m["batch"], m.get("concurrent", 0), m.get("kinds", False))
         elif kind == "canceled":
             self.wire.canceled(m["runs"])
         elif kind == "cap":
@@ -181,6 +181,22 @@ class TestRead(Ends):
         self.assertEqual(self.wire.read()[0]["run"], 2)
         with self.assertRaises(SystemExit):
             self.wire.await_next()
+
+
+class TestItems(unittest.TestCase):
+    def test_of_each_kind(self):
+        header = {"run": 1, "sizes": [1, 4, 2], "kinds": [0, 2, 3]}
+        body = memoryview(b"1123456")
+        wire.check_run(header, body)
+        plain, array, mixed = wire.items(header, body)
+        self.assertEqual((bytes(plain), array.kind, bytes(array.data), mixed.kind, bytes(mixed.data)), (b"1", 2, b"1234", 3, b"56"))
+        del header["kinds"]
+        self.assertEqual([bytes(each) for each in wire.items(header, body)], [b"1", b"1234", b"56"])
+
+    def test_kinds_that_no_item_has(self):
+        for kinds in ([0, 2], [0, 2, 1], [0, 2, 4], [0, 2, None], [0, 2, [3]], 2):
+            with self.assertRaisesRegex(wire.WireError, "a run has 3 items, and their kinds are "):
+                wire.check_run({"run": 1, "sizes": [1, 4, 2], "kinds": kinds}, memoryview(b"1123456"))
 
 
 class TestTrace(unittest.TestCase):
