@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // The first byte of a value says what follows it. They are kinds of the wire.
@@ -101,6 +102,22 @@ func Text(value []byte) (json.RawMessage, error) {
 		}
 	}
 	return v.Join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) }), nil
+}
+
+// Outline is the JSON of a value with only the type and the shape of each array in it, for
+// people.
+func Outline(value []byte) []byte {
+	v, _ := Parse(value) // nothing, of one that is not sound
+	return v.Join(nil, func(b []byte, a Array) []byte {
+		b = fmt.Appendf(b, "array %c%d ", a.Type, a.Size)
+		for i, n := range a.Shape {
+			if i > 0 {
+				b = append(b, 'x')
+			}
+			b = strconv.AppendInt(b, int64(n), 10)
+		}
+		return b
+	})
 }
 
 // Join adds the texts to b, and what write adds for each array between them.

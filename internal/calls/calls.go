@@ -14,10 +14,13 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Item is one input and its position in the map's input, from 0.
+// Item is one input and its position in the map's input, from 0. Value or Arrays is set.
 type Item struct {
 	Index int64
 	Value json.RawMessage
+	// Arrays is a value whose arrays are bytes, as Result.Arrays has it. Processes that take
+	// only JSON get it as that.
+	Arrays []byte
 }
 
 // Process is what a call learns of the process that is to run its items.

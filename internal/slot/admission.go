@@ -126,7 +126,7 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 	if evidence != nil {
 		return a.unready(ctx, child, &deathError{evidence, trace})
 	}
-	p.account.batch, p.account.concurrent = ready.Batch, ready.Concurrent
+	p.account.batch, p.account.concurrent, p.kinds = ready.Batch, ready.Concurrent, ready.Kinds
 	if child != nil {
 		p.edition = child.Edition
 	} else if p.edition, err = a.edition(ctx); err != nil {

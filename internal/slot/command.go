@@ -40,6 +40,7 @@ func (c *command) serve(ctx context.Context) error {
 			return err
 		}
 		for _, one := range c.call.queue.take(nil, 1, 1, 1, 0) {
+			one.Value = one.text()
 			j.slot.runs(one.call.Map, one.Index, time.Now())
 			done, err := c.try(ctx, one)
 			if err != nil {

@@ -135,7 +135,14 @@ func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err er
 	run := wire.Run{Run: c.p.account.send(len(items)), Attempts: each.Attempts, Trace: each.Trace, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		items[i].run, items[i].n, items[i].sent, items[i].began = run.Run, i, now, time.Time{}
-		run.Items[i] = items[i].Value
+		if items[i].Arrays == nil || !c.p.kinds {
+			run.Items[i] = items[i].text()
+			continue
+		}
+		if run.Kinds == nil {
+			run.Kinds = make([]wire.Kind, len(items))
+		}
+		run.Kinds[i], run.Items[i] = wire.Kind(items[i].Arrays[0]), items[i].Arrays[1:]
 	}
 	if idle || c.flight.concurrent > 0 {
 		c.flight.begin(now)
@@ -266,7 +273,7 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		}
 		charged.Alone = c.p.account.ran == 0 && charged.Batch <= 1 && (running <= 1 || !charged.Concurrent)
 		if first != nil && charged.Batch <= 1 {
-			charged.Item = text.Excerpt(first.Value)
+			charged.Item = text.Excerpt(first.outline())
 		}
 		charged.Repeated, repeated = repeated, true
 		each.fail(charged)

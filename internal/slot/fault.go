@@ -65,7 +65,7 @@ func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 
 func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
-	e.Item = running.Value
+	e.Item = running.outline()
 	output = p.session.Process.Out.UpTo(m.Out)
 	e.Tail, e.OnCPU, e.Batch, e.Concurrent = output, j.o.Device == "CPU", p.account.batch, p.account.concurrent
 	p.session.ExplainMemory(e, j.kills)
@@ -76,7 +76,7 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
-	fault.Item = text.Excerpt(running.Value)
+	fault.Item = text.Excerpt(e.Item)
 	return fault, output, nil
 }
 

@@ -32,7 +32,7 @@ func (f *flight) add(from *call, enough, n, unit int) []item {
 
 func (f *flight) drop(at int) {
 	f.items[at].call.inFlight--
-	f.items[at].Value = nil // it may be large
+	f.items[at].Value, f.items[at].Arrays = nil, nil // they may be large
 	if at < f.begun {
 		f.begun--
 	}

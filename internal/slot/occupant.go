@@ -11,6 +11,8 @@ type occupant struct {
 	session *session.Session
 	account *account
 	edition string
+	// kinds: it takes items with arrays as bytes.
+	kinds bool
 	// folder is where its items may leave files. unplaced: it could not be made.
 	folder   string
 	unplaced bool

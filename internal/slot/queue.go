@@ -3,10 +3,13 @@ package slot
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
@@ -25,6 +28,25 @@ type item struct {
 
 func (i item) overdue() bool {
 	return i.call.Timeout > 0 && !i.began.IsZero() && time.Since(i.began) >= i.call.Timeout
+}
+
+func (i *item) size() int { return len(i.Value) + len(i.Arrays) }
+
+// text is the item as JSON.
+func (i *item) text() json.RawMessage {
+	if i.Arrays == nil {
+		return i.Value
+	}
+	value, _ := arrays.Text(i.Arrays) // its queue has checked it
+	return value
+}
+
+// outline is the item's JSON without the numbers of arrays.
+func (i *item) outline() []byte {
+	if i.Arrays == nil {
+		return i.Value
+	}
+	return arrays.Outline(i.Arrays)
 }
 
 // frameBytes is how many bytes of items one frame holds; at least one item always fits.
@@ -67,6 +89,11 @@ func (q *queue) pull(owner *call) {
 		close(q.gone)
 	}()
 	for one, err := range owner.Work.Items() {
+		if err == nil && one.Arrays != nil {
+			if err = arrays.Check(one.Arrays); err != nil {
+				err = fmt.Errorf("item %d is damaged: %w; run the task again that returned it", one.Index, err)
+			}
+		}
 		if !q.add(item{Item: one, call: owner}, err) {
 			return
 		}
@@ -84,7 +111,7 @@ func (q *queue) add(one item, err error) bool {
 	if !q.left {
 		q.pulled++
 		q.items = append(q.items, one)
-		q.bytes += len(one.Value)
+		q.bytes += one.size()
 	}
 	if len(q.items) == q.enough || q.full(q.wanted) {
 		q.tell()
@@ -141,7 +168,7 @@ func (q *queue) take(to []item, enough, n, unit, ahead int) []item {
 	}
 	taken, bytes := 0, 0
 	for taken < limit && (bytes < frameBytes || taken == 0) {
-		bytes += len(q.items[taken].Value)
+		bytes += q.items[taken].size()
 		taken++
 	}
 	to = append(to, q.items[:taken]...)
@@ -159,7 +186,7 @@ func (q *queue) back(items ...item) {
 	defer q.mu.Unlock()
 	q.items = slices.Concat(items, q.items)
 	for _, each := range items {
-		q.bytes += len(each.Value)
+		q.bytes += each.size()
 	}
 }
 
