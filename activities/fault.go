@@ -115,7 +115,7 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	if index >= 0 {
 		k = append(k, "index", index, "item", f.Item)
 	}
-	k = append(k, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
+	k = append(k, "task", f.Task, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
 	if f.Budget > 0 {
 		k = append(k, "budget", f.Budget)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// Cause is failures of one kind whose messages differ only in numbers and quoted values.
+// Cause is failures of one kind and task whose messages differ only in numbers and quoted values.
 type Cause struct {
 	Kind  gpumux.FaultKind `json:"kind"`
 	Count int64            `json:"count"`
@@ -117,5 +117,5 @@ func causeOf(f *gpumux.Fault) string {
 	const limit = 300 // the beginning of a long message says what it is about
 	message, _, _ := strings.Cut(f.Message, "\n")
 	message = varying.ReplaceAllString(message[:min(len(message), limit)], "#")
-	return strings.Join([]string{string(f.Kind), f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")
+	return strings.Join([]string{string(f.Kind), f.Task, f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")
 }

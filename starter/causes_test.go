@@ -38,16 +38,17 @@ func TestCauses_AreToldApart(t *testing.T) {
 	for _, f := range []gpumux.Fault{
 		{Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "x"}, {Kind: gpumux.FaultTaskError, Class: "TypeError", Message: "x"},
 		{Kind: gpumux.FaultCrash, Class: "ValueError", Message: "x"}, {Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "decade"},
+		{Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "x", Task: "another stage"},
 		{Kind: gpumux.FaultCrash, Message: "ended", Exit: "signal SIGSEGV"}, {Kind: gpumux.FaultCrash, Message: "ended", Exit: "signal SIGABRT"},
 	} {
 		c.Add(gpumux.Result{Fault: &f})
 	}
-	require.Len(t, c.Sorted(), 6)
+	require.Len(t, c.Sorted(), 7)
 	for i := range maxCauses {
 		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
 	}
 	require.Len(t, c.Sorted(), maxCauses)
-	require.EqualValues(t, 6, c.Others)
+	require.EqualValues(t, 7, c.Others)
 }
 
 // Each cause says where it happened.

@@ -46,6 +46,8 @@ type MapInfo struct {
 	Paused bool `json:"paused,omitempty"`
 	// Recent are the newest failures of a running map that could be asked, at most five.
 	Recent []gpumux.Result `json:"recent,omitempty"`
+	// Stages are those of a map that has some, as far as it could be asked.
+	Stages []gpumux.StageProgress `json:"stages,omitempty"`
 }
 
 // List returns maps, the newest first, one entry per ID.
@@ -94,14 +96,14 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 	defer cancel()
 	if l.Status == StatusCompleted {
 		if sum, err := h.Wait(ctx); err == nil {
-			l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
+			l.Task, l.Items, l.Succeeded, l.Failed, l.Stages = sum.Task, sum.Items, sum.Succeeded, sum.Failed, sum.Stages
 		}
 	} else if canAsk { // a worker knows how far one was that has ended, too
 		p, err := h.Progress(ctx)
 		if err != nil {
 			return
 		}
-		l.Task, l.Items, l.Succeeded, l.Failed = p.Task, p.Items, p.Succeeded, p.Failed
+		l.Task, l.Items, l.Succeeded, l.Failed, l.Stages = p.Task, p.Items, p.Succeeded, p.Failed, p.Stages
 		if l.Status == StatusRunning {
 			l.Paused, l.Recent = p.Paused, p.Recent
 		}
@@ -163,7 +165,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	switch {
 	case err == nil:
 		d.Summary, d.Items, d.Task = &summary, summary.Items, summary.Task
-		d.Succeeded, d.Failed = summary.Succeeded, summary.Failed
+		d.Succeeded, d.Failed, d.Stages = summary.Succeeded, summary.Failed, summary.Stages
 		if summary.Output != "" {
 			d.Output = summary.Output
 		}
@@ -178,8 +180,8 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	in, err := s.registry().input(ctx, h.run)
 	if err == nil {
-		d.Task = in.Task
-		if d.Rungs, err = s.fleet().Serving(ctx, in.Rungs()); err != nil {
+		d.Task = in.Name()
+		if d.Rungs, err = s.fleet().Serving(ctx, in.Pools()); err != nil {
 			return err
 		}
 	}
@@ -187,8 +189,8 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		asking, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		if p, err := h.Progress(asking); err == nil {
-			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
-			p.WaitingFor = fleet.WaitingFor(p.WaitingFor, d.Rungs[min(1, len(d.Rungs)):])
+			d.Progress, d.Items, d.Succeeded, d.Failed, d.Stages = &p, p.Items, p.Succeeded, p.Failed, p.Stages
+			p.WaitingFor = fleet.WaitingFor(p.WaitingFor, in, d.Rungs[min(1, len(d.Rungs)):])
 		}
 	}
 	d.Pending = s.registry().firstPending(ctx, h.run)
@@ -196,7 +198,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	offers := s.fleet().Offers(ctx, workers)
 	if len(workers) == 0 && len(d.Pending) > 0 {
 		offers = s.fleet().AllOffers(ctx)
-		d.Sick = fleet.Sick(offers, in.Rungs())
+		d.Sick = fleet.Sick(offers, in)
 	}
 	d.Running = fleet.Running(offers, d.ID)
 	for _, offer := range offers {
@@ -259,5 +261,5 @@ func (h *Handle) Sick(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Sick(h.starter.fleet().AllOffers(ctx), in.Rungs()), nil
+	return fleet.Sick(h.starter.fleet().AllOffers(ctx), in), nil
 }

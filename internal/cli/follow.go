@@ -29,9 +29,9 @@ func detached(a *app, h *starter.Handle) error {
 	return exitInterrupted
 }
 
-// follow watches a map to its end, and meanwhile says what holds it up. Without a ladder
+// follow watches a map to its end, and meanwhile says what holds it up. Without its steps
 // it does not ask for workers.
-func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, ladder []string) (*ending, error) {
+func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, steps []gpumux.MapInput) (*ending, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
@@ -39,7 +39,7 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, la
 	go func() {
 		defer close(over)
 		if h.Running() {
-			tellTroubles(watching, a, conn.Starter, h, ladder, bar.Waits)
+			tellTroubles(watching, a, conn.Starter, h, steps, bar.Waits)
 		}
 	}()
 	wait := h.Wait
@@ -58,9 +58,9 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, la
 
 const diagnosing = 3 * time.Second
 
-// tellTroubles says once that no worker serves the ladder, why no device may take work,
+// tellTroubles says once that no worker serves a step, why no device may take work,
 // and each error with which the store fails again and again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, ladder []string, waits func(what string)) {
+func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, waits func(what string)) {
 	idle := 0 // looks in a row that found nothing begun
 	unserved, shown := false, map[string]bool{}
 	say := func(text string) {
@@ -70,12 +70,12 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 		}
 	}
 	for {
-		if ladder != nil {
-			err := checkServed(ctx, s, ladder, h.Task)
+		if steps != nil {
+			at, err := checkServed(ctx, s, steps)
 			switch {
 			case errors.As(err, new(*fleet.NoWorkerError)):
 				what := "the map waits (--no-wait fails instead)"
-				if len(ladder) > 1 {
+				if len(steps[at].Rungs()) > 1 {
 					what = "the next pool takes its work when its time is over (--patience)"
 				}
 				unserved = true
@@ -84,7 +84,7 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 				if unserved {
 					say("a worker has come")
 				}
-				ladder = nil
+				steps = nil
 			}
 		}
 		select {
@@ -115,34 +115,34 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 	}
 }
 
-// served reports as an error, with --no-wait, that no worker could begin the map.
-func (f *taskFlags) served(ctx context.Context, conn *connection, ladder []string) error {
+// served reports as an error, with --no-wait, that no worker could begin a step.
+func (f *taskFlags) served(ctx context.Context, conn *connection, steps []gpumux.MapInput) error {
 	if !f.noWait {
 		return nil
 	}
-	return checkServed(ctx, conn.Starter, ladder, f.input.Task)
+	_, err := checkServed(ctx, conn.Starter, steps)
+	return err
 }
 
-// checkServed returns a *fleet.NoWorkerError if no worker could begin the map.
-func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
+// checkServed returns a *fleet.NoWorkerError, and where, if no worker could begin a step.
+func checkServed(ctx context.Context, s *starter.Starter, steps []gpumux.MapInput) (at int, err error) {
 	workers := &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
-	rungs, err := workers.Serving(ctx, ladder)
-	if err != nil {
-		return err
-	}
-	missing := &fleet.NoWorkerError{}
-	switch {
-	case !rungs[0].Served():
-		missing.Queue = rungs[0].Queue
-	case len(rungs) > 1 && !rungs[1].Served():
-		missing.Queue, missing.Task = rungs[1].Queue, task
-		if workers, err := workers.Workers(ctx); err == nil { // only for the hint
-			missing.Pools = fleet.PoolsOf(workers, task)
+	for at, step := range steps {
+		rungs, err := workers.Serving(ctx, step.Rungs()[:1])
+		switch {
+		case err != nil:
+			return at, err
+		case !rungs[0].Served():
+			return at, &fleet.NoWorkerError{Queue: rungs[0].Queue}
+		case !rungs[1].Served():
+			missing := &fleet.NoWorkerError{Queue: rungs[1].Queue, Task: step.Task}
+			if workers, err := workers.Workers(ctx); err == nil { // only for the hint
+				missing.Pools = fleet.PoolsOf(workers, step.Task)
+			}
+			return at, missing
 		}
-	default:
-		return nil
 	}
-	return missing
+	return 0, nil
 }
 
 // explain prints the traceback of a map's failure, and returns the error.
@@ -166,13 +166,13 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, quietUsage)
 	return a.onMap(c, func(ctx context.Context, conn *connection, h *starter.Handle) error {
 		a.console.Quiet = quiet
-		var ladder []string
+		var steps []gpumux.MapInput
 		if h.Running() {
 			if in, err := h.Input(ctx); err == nil {
-				ladder = in.Rungs()
+				steps = in.Steps()
 			}
 		}
-		end, err := follow(ctx, a, conn, h, ladder)
+		end, err := follow(ctx, a, conn, h, steps)
 		if errors.Is(err, errInterrupted) {
 			return detached(a, h)
 		}
@@ -224,7 +224,10 @@ func (r *ending) print(to io.Writer) {
 	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
 		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), report.Kinds(r.Faults))
-		report.Causes(to, "    ", r.Failed, r.Causes)
+		report.Causes(to, "    ", r.Failed, r.Causes, len(r.Stages) > 0)
+	}
+	for _, line := range report.StageLines(r.Stages) {
+		fmt.Fprintf(to, "  stage      %s\n", line)
 	}
 	if len(r.PassedOver) > 0 {
 		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))

@@ -114,25 +114,25 @@ func (r *mapRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.conn.close()
-	rungs := r.m.Input.Rungs()
-	if err := r.f.served(ctx, r.conn, rungs); err != nil {
+	steps := r.m.Input.Steps()
+	if err := r.f.served(ctx, r.conn, steps); err != nil {
 		return err
 	}
 	if r.h, err = r.conn.Start(ctx, r.m); err != nil {
 		return err
 	}
-	return r.follow(ctx, rungs)
+	return r.follow(ctx, steps)
 }
 
 // follow stays with a map on a server, unless --detach leaves it.
-func (r *mapRun) follow(ctx context.Context, ladder []string) error {
+func (r *mapRun) follow(ctx context.Context, steps []gpumux.MapInput) error {
 	r.tellEntry()
 	if r.f.detach {
 		comeBack(r.a, r.h.ID)
 		_, err := fmt.Fprintln(r.a.Stdout, r.h.ID)
 		return err
 	}
-	_, err := r.finish(ctx, ladder)
+	_, err := r.finish(ctx, steps)
 	return err
 }
 
@@ -211,7 +211,7 @@ func (r *mapRun) tellEntry() {
 
 // finish follows the map to its end, writes the results and says what it came to. It
 // reports whether the results were written.
-func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
+func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered bool, err error) {
 	h := r.h
 	kept := keptFiles{folder: r.f.files, from: h}
 	if r.f.local {
@@ -224,7 +224,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && !r.f.valueOnly() && h.Running() {
 		within, written = r.stream(ctx, out)
 	}
-	end, err := follow(within, r.a, r.conn, h, ladder)
+	end, err := follow(within, r.a, r.conn, h, steps)
 	streamed, failed := written()
 	if failed != nil && r.out.path != "" { // a file can be written once more
 		streamed, failed, r.out.kept = nil, nil, &kept
@@ -358,7 +358,7 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 	}
 	defer r.conn.close()
 	if len(f.input.Ladder) > 0 {
-		if err := f.served(ctx, r.conn, f.input.Ladder); err != nil {
+		if err := f.served(ctx, r.conn, f.input.Steps()); err != nil {
 			return err
 		}
 	}
@@ -378,5 +378,5 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	return r.follow(ctx, in.Rungs())
+	return r.follow(ctx, in.Steps())
 }

@@ -29,6 +29,14 @@ func TestEnding_Print(t *testing.T) {
 	golden(t, "report", text.String())
 	require.NoError(t, printReport(&app{Options: Options{Stdout: &data}}, r, true, ""))
 	golden(t, "report_json", data.String())
+	text.Reset()
+	oom.Task, raised.Task = "embed", "decode"
+	r.Stages = []gpumux.StageProgress{
+		{Task: "decode", Ladder: []string{"cpu"}, Succeeded: 12343, Failed: 2, Slots: 4, ItemTime: gpumux.Duration(10 * time.Millisecond), Busy: gpumux.Duration(123 * time.Second)},
+		{Task: "embed", Ladder: []string{"gpu"}, Succeeded: 12340, Failed: 3, Slots: 1, ItemTime: gpumux.Duration(6 * time.Millisecond), Busy: gpumux.Duration(74 * time.Second)},
+	}
+	r.print(&text)
+	golden(t, "report_stages", text.String())
 	require.Equal(t, exitFailed, codeOf(r.exit()))
 	require.NoError(t, (&ending{}).exit())
 }

@@ -80,11 +80,11 @@ func runOne(a *app, c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 		defer conn.close()
-		rungs := m.Input.Rungs()
-		if err := f.served(ctx, conn, rungs); err != nil {
+		steps := m.Input.Steps()
+		if err := f.served(ctx, conn, steps); err != nil {
 			return err
 		}
-		return callOne(ctx, a, conn, m, rungs, f.json)
+		return callOne(ctx, a, conn, m, steps, f.json)
 	}
 	o, err := f.optionsHere(ctx, a)
 	if err != nil {
@@ -133,7 +133,7 @@ func readItem(ctx context.Context, a *app, text string) (json.RawMessage, error)
 }
 
 // callOne runs a map of one item, and cancels it when it is interrupted.
-func callOne(ctx context.Context, a *app, conn *connection, m starter.Map, ladder []string, whole bool) error {
+func callOne(ctx context.Context, a *app, conn *connection, m starter.Map, steps []gpumux.MapInput, whole bool) error {
 	id, _ := m.Identify()
 	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
@@ -141,7 +141,7 @@ func callOne(ctx context.Context, a *app, conn *connection, m starter.Map, ladde
 		return err
 	}
 	a.console.Quiet = true
-	end, err := follow(ctx, a, conn, h, ladder)
+	end, err := follow(ctx, a, conn, h, steps)
 	if errors.Is(err, errInterrupted) {
 		canceling, cancel := context.WithTimeout(a.hard, 5*time.Second)
 		defer cancel()

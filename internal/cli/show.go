@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -20,7 +21,7 @@ func showCommand(a *app) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show how a map stands and why items failed",
 		Long: `Show how a map stands. Failed items are grouped by cause: how many, on which devices, an example, the end of
-its traceback, and what to do next.
+its traceback, and what to do next. Each stage of a map has a row; ITEMS/S is what its slots can do.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux show embed-3fa92c01d4e5\n  gpumux show embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
@@ -127,7 +128,8 @@ func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error
 	report.Fields(to, "map", state.ID, "status", state.State, "succeeded", humanize.Comma(succeeded), "failed", humanize.Comma(failed),
 		"folder", state.Folder, "command", shellLine(state.Command), "state", state.Path)
 	report.Lines(to, "notices", state.Notices)
-	report.Faults(to, state.ID, failed, causes)
+	stages := slices.ContainsFunc(causes, func(c starter.Cause) bool { return c.Example.Fault.Task != causes[0].Example.Fault.Task })
+	report.Faults(to, state.ID, failed, causes, stages)
 	return nil
 }
 

@@ -132,7 +132,7 @@ func tellStream(a *app, count int64, causes starter.Causes) error {
 		return nil
 	}
 	if !a.console.Quiet {
-		report.Causes(report.Visible(a.console), "  ", failed, causes.Sorted())
+		report.Causes(report.Visible(a.console), "  ", failed, causes.Sorted(), false)
 	}
 	return exitFailed
 }

@@ -22,17 +22,19 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 	results := []gpumux.Result{{Index: 1, Fault: fault}}
 	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
 		Faults: map[gpumux.FaultKind]int64{gpumux.FaultKind(hostile): 1}}
+	stages := []gpumux.StageProgress{{Task: hostile, Ladder: []string{hostile}, Slots: 1, ItemTime: 1}, {Task: hostile, Ladder: []string{"gpu"}, Slots: 1, ItemTime: 2}}
+	summary.Stages = stages
 	for name, print := range map[string]func(to io.Writer, a *app){
 		"report": func(to io.Writer, _ *app) {
 			(&ending{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
 		"show": func(to io.Writer, _ *app) {
-			report.Detail(to, &starter.Detail{MapInfo: starter.MapInfo{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
+			report.Detail(to, &starter.Detail{MapInfo: starter.MapInfo{Task: hostile, Stages: stages}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
 		"faults": func(to io.Writer, _ *app) {
 			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			report.Faults(report.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}})
+			report.Faults(report.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}}, true)
 		},
 		"columns": func(to io.Writer, _ *app) { require.NoError(t, report.Table(to, [][]string{{hostile, hostile}})) },
 		"say":     func(_ io.Writer, a *app) { a.console.Say("gpumux: %v", fault) },

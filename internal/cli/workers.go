@@ -121,8 +121,8 @@ func topCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show workers, slots and maps live",
-		Long: `Show live, in a terminal, how far the running maps are and what each slot of each worker does: its state, its
-memory of its budget, items a second, faults, and its map.
+		Long: `Show live, in a terminal, how far the running maps and their stages are, and what each slot of each worker
+does: its state, its memory of its budget, items a second, faults, and its map.
 
 Keys: q leaves, b shows only slots that work, arrows and PgUp and PgDn scroll.`,
 		Example: "  gpumux top\n  gpumux top --every 10s",

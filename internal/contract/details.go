@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Details is a map's progress for the Web UI, in Markdown. The kinds are sorted, so
-// that a replay repeats it.
+// Details is a map's progress for the Web UI, in Markdown. The ladder of a map with stages
+// is all their pools. The kinds are sorted, so that a replay repeats it.
 //
 //workflowcheck:ignore
 func Details(p gpumux.Progress, ladder []string) string {
@@ -29,6 +30,7 @@ func Details(p gpumux.Progress, ladder []string) string {
 		text.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	b.WriteString(stages(p.Stages))
 	if p.WaitingFor != "" {
 		b.WriteString("\nWaits for " + text.Plain(p.WaitingFor) + "\n")
 	}
@@ -49,16 +51,55 @@ func Details(p gpumux.Progress, ladder []string) string {
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			b.WriteString(fmt.Sprintf("\n- item %d: %s", r.Index, text.Plain(r.Fault.Error())))
+			stage := ""
+			if len(p.Stages) > 0 && r.Fault.Task != "" {
+				stage = text.Plain(r.Fault.Task) + ", "
+			}
+			b.WriteString(fmt.Sprintf("\n- %sitem %d: %s", stage, r.Index, text.Plain(r.Fault.Error())))
 		}
 	}
 	return b.String()
 }
 
-// WaitingFor names what holds a map up, as far as its workflow knows. asking: no worker
-// of the pool has answered yet; spread: segments run.
+// stages is a table of them, and what would make the map faster.
+func stages(all []gpumux.StageProgress) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n| stage | on | finished | failed | running | waiting | slots | items/s of them |\n|---|---|---|---|---|---|---|---|\n")
+	for _, s := range all {
+		task := strings.ReplaceAll(text.Plain(s.Task), "|", "¦") // it would end the cell, even in code
+		b.WriteString(fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %.1f |\n", task, text.Plain(strings.Join(s.Ladder, ", then ")), s.Succeeded+s.Failed,
+			s.Failed, s.Running, s.Waiting, s.Slots, s.Rate()))
+	}
+	if advice := gpumux.Advice(all); advice != "" {
+		b.WriteString("\n" + text.Plain(advice) + "\n")
+	}
+	return b.String()
+}
+
+// WaitingFor names what holds a map up, as far as its workflow knows. The ladder is that
+// of a map without stages. asking: no worker of the pool has answered yet; spread:
+// segments run.
 func WaitingFor(p gpumux.Progress, ladder []string, asking, spread bool) string {
-	serves := slices.IndexFunc(ladder, func(pool string) bool { return !slices.Contains(p.PassedOver, pool) })
+	ladders := [][]string{}
+	for _, s := range p.Stages { // the last ones still get items from one that has some
+		if len(ladders) > 0 || s.Running+s.Waiting > 0 {
+			ladders = append(ladders, s.Ladder)
+		}
+	}
+	if len(ladders) == 0 {
+		ladders = append(ladders, ladder)
+	}
+	unserved, slot := "", ""
+	for _, pools := range ladders {
+		if serves := slices.IndexFunc(pools, func(pool string) bool { return !slices.Contains(p.PassedOver, pool) }); serves >= 0 {
+			slot = cmp.Or(slot, pools[serves])
+		} else {
+			unserved = cmp.Or(unserved, pools[len(pools)-1])
+		}
+	}
 	switch {
 	case p.Phase == gpumux.PhaseIndexing, p.Phase == gpumux.PhaseMerging:
 		return "the store"
@@ -66,10 +107,10 @@ func WaitingFor(p gpumux.Progress, ladder []string, asking, spread bool) string 
 		return ""
 	case p.Paused && p.InFlight == 0:
 		return "resume"
-	case serves < 0:
-		return "a worker for pool " + ladder[len(ladder)-1]
+	case unserved != "":
+		return "a worker for pool " + unserved
 	case asking:
-		return "a slot of pool " + ladder[serves]
+		return "a slot of pool " + slot
 	case p.InFlight == 0 && p.Waiting > 0:
 		return "another try of items that raised"
 	case p.InFlight == 0 && !spread:

@@ -3,6 +3,7 @@ package contract
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,18 @@ func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	}
 }
 
+func TestDetails_Stages(t *testing.T) {
+	p := gpumux.Progress{Task: "decode > embed", Phase: gpumux.PhaseRunning, Items: 10, Succeeded: 3, Failed: 1, Stages: []gpumux.StageProgress{
+		{Task: "decode", Ladder: []string{"cpu"}, Succeeded: 6, Failed: 1, Running: 2, Waiting: 1, Slots: 8, ItemTime: gpumux.Duration(time.Second)},
+		{Task: "em|bed", Ladder: []string{"gpu", "big"}, Succeeded: 3, Running: 1, Waiting: 2, Slots: 1, ItemTime: gpumux.Duration(time.Second)},
+	}, Recent: []gpumux.Result{{Index: 4, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Task: "decode", Message: "gone"}}}}
+	text := Details(p, []string{"cpu", "gpu", "big"})
+	require.Contains(t, text, "**`decode > embed`** over 10 items on cpu, then gpu, then big: running\n")
+	require.Contains(t, text, "\n\n| stage | on | finished | failed | running | waiting | slots | items/s of them |\n|---|---|---|---|---|---|---|---|\n"+
+		"| decode | cpu | 7 | 1 | 2 | 1 | 8 | 8.0 |\n| `em¦bed` | gpu, then big | 3 | 0 | 1 | 2 | 1 | 1.0 |\n\n`decode waits for em|bed: 1 slots give 1/s, 8 would keep up with 8/s`\n")
+	require.Contains(t, text, "\n- decode, item 4: crash: gone")
+}
+
 // What a map waits for is known where its own state tells.
 func TestWaitingFor(t *testing.T) {
 	p := gpumux.Progress{Phase: gpumux.PhaseRunning, InFlight: 1}
@@ -52,6 +65,15 @@ func TestWaitingFor(t *testing.T) {
 		change(&now, &asking)
 		require.Equal(t, want, WaitingFor(now, ladder, asking, false))
 	}
+	staged := p
+	staged.PassedOver, staged.Stages = []string{"cpu", "gpu"}, []gpumux.StageProgress{
+		{Ladder: []string{"cpu"}, Succeeded: 5}, {Ladder: []string{"small"}, Running: 1}, {Ladder: []string{"cpu", "gpu"}}, {Ladder: []string{"cpu"}}}
+	require.Equal(t, "a worker for pool gpu", WaitingFor(staged, ladder, false, false), "the first stage is over")
+	staged.PassedOver = nil
+	require.Empty(t, WaitingFor(staged, ladder, false, false))
+	require.Equal(t, "a slot of pool small", WaitingFor(staged, ladder, true, false))
+	staged.Stages[1].Running = 0
+	require.Equal(t, "a slot of pool small", WaitingFor(staged, ladder, true, false), "none has an item yet: that of the map")
 	p.Paused = true
 	require.Empty(t, WaitingFor(p, ladder, false, false), "chunks in flight go on")
 }

@@ -39,10 +39,15 @@ type Fleet struct {
 
 func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNamespace) }
 
-// WaitingFor says that a map without a worker for its ladder waits for one, not a slot.
-func WaitingFor(reported string, ladder []gpumux.Rung) string {
-	if pool, ok := strings.CutPrefix(reported, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, gpumux.Rung.Served) {
-		return "a worker for pool " + pool
+// WaitingFor says that a map with a step without a worker for its ladder waits for one,
+// not a slot. The rungs are those of all pools.
+func WaitingFor(reported string, in gpumux.MapInput, rungs []gpumux.Rung) string {
+	pool, ok := strings.CutPrefix(reported, "a slot of pool ")
+	for _, step := range in.Steps() {
+		serves := func(r gpumux.Rung) bool { return r.Served() && slices.Contains(step.Rungs(), r.Name) }
+		if ok && len(rungs) > 0 && slices.Contains(step.Rungs(), pool) && !slices.ContainsFunc(rungs, serves) {
+			return "a worker for pool " + pool
+		}
 	}
 	return reported
 }

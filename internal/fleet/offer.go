@@ -156,8 +156,19 @@ func Running(offers []contract.WorkerInfo, id string) (found []gpumux.RunningIte
 	return found
 }
 
-// Sick says why each device for a ladder gets no work, if no worker has a healthy one.
-func Sick(offers []contract.WorkerInfo, ladder []string) (why []string) {
+// Sick says why each device for a step gets no work, if no worker has a healthy one.
+func Sick(offers []contract.WorkerInfo, in gpumux.MapInput) (why []string) {
+	for _, step := range in.Steps() {
+		for _, text := range unhealthy(offers, step.Rungs()) {
+			if !slices.Contains(why, text) {
+				why = append(why, text)
+			}
+		}
+	}
+	return why
+}
+
+func unhealthy(offers []contract.WorkerInfo, ladder []string) (why []string) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
 			if !slices.Contains(ladder, p.Name) {

@@ -13,7 +13,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Bar shows a map's progress on one line of a terminal, else a line now and then.
+// Bar shows a map's progress on a line of a terminal, and on one per stage, else a line
+// now and then.
 type Bar struct {
 	console *Console
 	last    gpumux.Progress
@@ -59,10 +60,15 @@ func (b *Bar) Show(p gpumux.Progress) {
 	}
 	if !b.failed && p.Failed > 0 && len(p.Recent) > 0 && p.Recent[0].Fault != nil {
 		b.failed = true
-		b.console.Say("a first failure: %s", Failure(p.Recent[0]))
+		b.console.Say("a first failure: %s", Failure(p.Recent[0], len(p.Stages) > 0))
 	}
 	if b.console.Redraws() {
-		b.console.Status(b.line(p, b.console.width()-1))
+		width, height := b.console.size()
+		lines := []string{b.line(p, width-1)}
+		for _, line := range StageLines(p.Stages) {
+			lines = append(lines, shorten("  "+line, width-1))
+		}
+		b.console.Status(strings.Join(lines[:max(1, min(len(lines), height-1))], "\n"))
 		return
 	}
 	since := now.Sub(b.shown)
@@ -74,6 +80,9 @@ func (b *Bar) Show(p gpumux.Progress) {
 	if since >= plainIdle || changed && since >= plainEvery {
 		b.shown = now
 		b.console.Say("%s", strings.Join(b.parts(p), "  "))
+		if stages := StageLines(p.Stages); len(stages) > 0 {
+			b.console.Say("  %s", strings.Join(stages, "; "))
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -17,8 +18,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Console is standard error: whole lines, and at most one status line at the bottom of a
-// terminal that they never garble. It may be written by many goroutines.
+// Console is standard error: whole lines, and a status of one or more lines at the bottom
+// of a terminal that they never garble. It may be written by many goroutines.
 type Console struct {
 	// Quiet drops progress, but never errors.
 	Quiet bool
@@ -28,7 +29,7 @@ type Console struct {
 	mu sync.Mutex
 	// to is the stream itself; visible escapes what is written to it.
 	to, visible io.Writer
-	fd          int // -1 when there is no status line
+	fd          int // -1 when there is no status
 	status      string
 }
 
@@ -55,26 +56,29 @@ func terminalOf(stream any) int {
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool { return terminalOf(stream) >= 0 }
 
-// Redraws reports whether a status line can be shown.
+// Redraws reports whether a status can be shown.
 func (c *Console) Redraws() bool { return c.fd >= 0 }
 
-func (c *Console) width() int {
-	if width, _, err := term.GetSize(c.fd); c.fd >= 0 && err == nil && width > 0 {
-		return width
+func (c *Console) size() (width, height int) {
+	if width, height, err := term.GetSize(c.fd); c.fd >= 0 && err == nil && width > 0 && height > 0 {
+		return width, height
 	}
-	return 80
+	return 80, 24
 }
 
-const clearLine = "\r\x1b[K"
+// clear takes the status away from the terminal.
+func (c *Console) clear() {
+	fmt.Fprint(c.to, "\r\x1b[K"+strings.Repeat("\x1b[A\x1b[K", strings.Count(c.status, "\n")))
+}
 
-// Write puts text above the status line.
+// Write puts text above the status.
 func (c *Console) Write(text []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.status == "" {
 		return c.visible.Write(text)
 	}
-	fmt.Fprint(c.to, clearLine)
+	c.clear()
 	if _, err := c.visible.Write(text); err != nil {
 		return 0, err
 	}
@@ -82,22 +86,22 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// NoStatus switches the status line off, where others write to the terminal.
+// NoStatus switches the status off, where others write to the terminal.
 func (c *Console) NoStatus() { c.fd = -1 }
 
-// Status replaces the status line.
-func (c *Console) Status(line string) {
+// Status replaces the status, whose lines must fit the terminal.
+func (c *Console) Status(lines string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if line == c.status {
+	if lines == c.status {
 		return
 	}
-	c.status = line
-	fmt.Fprint(c.to, clearLine)
-	fmt.Fprint(c.visible, line)
+	c.clear()
+	c.status = lines
+	fmt.Fprint(c.visible, lines)
 }
 
-// Close takes the status line away.
+// Close takes the status away.
 func (c *Console) Close() {
 	if c.Redraws() {
 		c.Status("")

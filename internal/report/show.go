@@ -62,6 +62,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
 		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory,
 		"reduced", reduces, "results", d.Output, "web UI", page)
+	stagesTable(to, d.Stages)
 	printServing(to, d)
 	Lines(to, "waits: no worker has a healthy device", d.Sick)
 	Lines(to, "notices", d.Notices)
@@ -135,7 +136,7 @@ func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 			causes = recent.Sorted()
 		}
 	}
-	Faults(to, d.ID, failed, causes)
+	Faults(to, d.ID, failed, causes, len(d.Stages) > 0)
 }
 
 // list writes what is in all, as far as there is room for it.
@@ -194,9 +195,9 @@ const (
 )
 
 // Faults writes all about each cause of so many failures of a map; 0 if unknown.
-func Faults(to io.Writer, id string, failed int64, causes []starter.Cause) {
+func Faults(to io.Writer, id string, failed int64, causes []starter.Cause, stages bool) {
 	for _, c := range causes {
-		printCause(to, c)
+		printCause(to, c, stages)
 		failed -= c.Count
 	}
 	if len(causes) > 0 && failed > 0 {
@@ -204,11 +205,15 @@ func Faults(to io.Writer, id string, failed int64, causes []starter.Cause) {
 	}
 }
 
-func printCause(to io.Writer, c starter.Cause) {
+func printCause(to io.Writer, c starter.Cause, stages bool) {
 	r := c.Example
 	f := *r.Fault
 	f.Index = &r.Index
-	fmt.Fprintf(to, "\n%s × %s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class))
+	stage := ""
+	if stages && f.Task != "" {
+		stage = " in " + OneLine(f.Task, 60)
+	}
+	fmt.Fprintf(to, "\n%s × %s%s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class), stage)
 	part := func(name, text string) {
 		if text = strings.Trim(text, "\n"); text != "" {
 			fmt.Fprintf(to, "  %-10s %s\n", name, strings.ReplaceAll(text, "\n", "\n             "))
@@ -254,13 +259,13 @@ func lastLines(text string) string {
 const causesShown = 8
 
 // Causes writes a line for each cause of so many failures, with an example.
-func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause, stages bool) {
 	for _, c := range causes[:min(len(causes), causesShown)] {
 		others := ""
 		if c.Count > 1 {
 			others = humanize.Comma(c.Count) + " like "
 		}
-		fmt.Fprintf(to, "%s%s%s\n", indent, others, Failure(c.Example))
+		fmt.Fprintf(to, "%s%s%s\n", indent, others, Failure(c.Example, stages))
 		failed -= c.Count
 	}
 	if len(causes) > 0 && failed > 0 {

@@ -73,7 +73,7 @@ func TestFaults_Print(t *testing.T) {
 		require.NoError(t, causes.AddLine(line))
 	}
 	var b bytes.Buffer
-	Faults(&b, "embed-3fa92c01d4e5", 6, causes.Sorted())
+	Faults(&b, "embed-3fa92c01d4e5", 6, causes.Sorted(), false)
 	golden(t, "faults", b.String())
 }
 

@@ -239,8 +239,16 @@ func (m *model) head() []string {
 	if more := len(sick) - maxSick; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more devices get no work; gpumux workers --json", more))
 	}
-	for _, each := range m.now.Maps[:min(maxMaps, len(m.now.Maps))] {
+	shown := m.now.Maps[:min(maxMaps, len(m.now.Maps))]
+	room := m.height/2 - len(lines) - len(shown) // the slots have the other half
+	for _, each := range shown {
 		lines = append(lines, m.fit(m.mapLine(each)))
+		if stages := StageLines(each.Stages); len(stages) <= room {
+			room -= len(stages)
+			for _, line := range stages {
+				lines = append(lines, m.fit("  "+line))
+			}
+		}
 	}
 	if more := len(m.now.Maps) - maxMaps; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))

@@ -96,6 +96,18 @@ func TestModel_ErrorsStandAboveTheLastPicture(t *testing.T) {
 	require.Contains(t, m.View(), "no answer from node-00/4711?[2J")
 }
 
+// Stages stand below their map where that leaves half of the picture to the slots.
+func TestView_Stages(t *testing.T) {
+	s := cluster(1, time.Now(), 1)
+	s.Maps[1].Stages = staged()
+	for height, want := range map[int]bool{24: true, 12: true, 10: false} {
+		m := &model{width: 120, height: height}
+		m.take(s)
+		require.Equal(t, want, strings.Contains(m.View(), "\n  "+strings.Join(StageLines(staged()), "\n  ")+"\n"), "%d", height)
+		require.Len(t, strings.Split(m.View(), "\n"), height)
+	}
+}
+
 // A start that takes long is no mystery.
 func TestView_Starting(t *testing.T) {
 	s := cluster(1, time.Now(), 1)

@@ -44,13 +44,16 @@ func shorten(text string, limit int) string {
 	return text
 }
 
-// Failure names the item of a result and why it failed, in one line.
-func Failure(r gpumux.Result) string {
+// Failure names the item of a result, in which stage and why it failed, in one line.
+func Failure(r gpumux.Result, stages bool) string {
 	fault := *r.Fault
 	fault.Index = &r.Index
 	item := OneLine(fault.Which(), 80)
 	if r.Key != nil {
 		item += ", key " + OneLine(string(r.Key), 40)
+	}
+	if stages && fault.Task != "" {
+		item = OneLine(fault.Task, 60) + ", " + item
 	}
 	return item + ": " + OneLine(fault.Error(), 200)
 }
