@@ -45,6 +45,20 @@ func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 	}
 }
 
+func (b *board) all() iter.Seq2[int64, int64] {
+	return func(yield func(at, index int64) bool) {
+		at := int64(0)
+		for _, run := range b.items {
+			for index := run.Start; index < run.End; index++ {
+				if !yield(at, index) {
+					return
+				}
+				at++
+			}
+		}
+	}
+}
+
 // after returns the position behind the first n of the items that may still have to run,
 // or behind the first one.
 func (b *board) after(among contract.Runs, n int) (behind int64) {

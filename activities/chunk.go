@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
@@ -77,6 +79,9 @@ func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		out.Results[i] = excerpt(r)
 	}
 	out.Worker, out.Contact, out.Held = p.Worker, p.Contact, gpumux.Duration(time.Since(began))
+	if chunk.Feeds && a.stream != nil {
+		out.Written = a.ledger.written(a.stream.At())
+	}
 	if p.Slots != nil {
 		out.Slots = p.Slots()
 	}
@@ -96,6 +101,8 @@ type attempt struct {
 	// folder and stream take what is stored; nil where all results travel inline.
 	folder *store.Folder
 	stream *record.Stream
+	// values are the results of the stage before, by their place in the chunk.
+	values []gpumux.Result
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -152,6 +159,40 @@ func (a *attempt) restore() (err error) {
 	}
 	a.stream = stream
 	a.ledger.storeTo(stream.Put, written, info.Attempt)
+	return a.readValues()
+}
+
+// readValues reads the results of the stage before. Items that failed there are done.
+func (a *attempt) readValues() error {
+	if a.chunk.Values == nil {
+		return nil
+	}
+	folder, err := a.Store.Folder(a.chunk.Values.Folder)
+	if err != nil {
+		return classify(err)
+	}
+	a.values = make([]gpumux.Result, a.chunk.Len())
+	err = folder.Values(a.ctx, a.ledger.unread(), a.chunk.Values.Parts, func(r gpumux.Result) error {
+		if r.Fault != nil {
+			a.ledger.pass(r)
+			return nil
+		}
+		if r.Arrays != nil {
+			if r.Value, err = arrays.Text(r.Arrays); err != nil {
+				return err
+			}
+		}
+		at, _ := a.ledger.board.at(r.Index)
+		a.values[at] = r
+		a.ledger.labels[r.Index] = label{r.Key, r.Item}
+		return nil
+	}, func(damaged error) {
+		a.log.Warn("what the stage before has stored is damaged; its items run there again", "error", damaged)
+	})
+	if err != nil {
+		return classify(err)
+	}
+	a.ledger.lose(func(at int64) bool { return a.values[at].Value == nil })
 	return nil
 }
 
@@ -225,12 +266,24 @@ func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 		}
 		for _, span := range s.items {
 			for i := span.Start; i < span.End; i++ {
-				if !give(i, s.ledger.itemAt(i)) {
+				if !give(i, s.itemAt(i)) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// itemAt returns an item that came with the chunk, or with the values, or of its range.
+func (a *attempt) itemAt(index int64) json.RawMessage {
+	if a.chunk.Range != nil {
+		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
+	}
+	at, _ := a.ledger.board.at(index) // places do not change
+	if a.values != nil {
+		return a.values[at].Value
+	}
+	return a.chunk.Items[at]
 }
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }

@@ -56,7 +56,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		want     string
 	}{
 		"endless chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"from nowhere":    {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
+		"from nowhere":    {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source, range and values"},
 		"another's store": {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
 		"a text":          {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
 		"nothing":         {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},

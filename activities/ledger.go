@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +42,8 @@ type ledger struct {
 	// process is the one that the latest call has, or had. met gets each; nil: nobody does.
 	process calls.Process
 	met     func(batch, concurrent int)
+	// restored are the items that an earlier attempt stored as failed.
+	restored contract.Runs
 	// guessed: the chunk is handed back to be cut anew.
 	guessed bool
 	peaks   gpumux.Peaks
@@ -72,8 +73,52 @@ func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 	r := gpumux.Result{Index: index}
 	if kind != "" {
 		r.Fault = &gpumux.Fault{Kind: kind}
+		l.restored.Add(index)
 	}
 	l.count(r)
+}
+
+// unread are the items of a later stage that need their value of the one before, or may
+// have failed there.
+func (l *ledger) unread() (runs contract.Runs) {
+	for _, index := range l.board.open(l.board.items) {
+		runs.Add(index)
+	}
+	return runs.Union(l.restored)
+}
+
+// pass books an item that failed in a stage before, whose result goes on as it is.
+func (l *ledger) pass(r gpumux.Result) {
+	at, _ := l.board.at(r.Index)
+	if l.board.done[at] { // by an earlier attempt
+		l.result.Failed--
+		l.result.Faults[r.Fault.Kind]--
+		return
+	}
+	l.board.done[at] = true
+	l.put(r)
+}
+
+// lose gives up items whose value of the stage before is gone.
+func (l *ledger) lose(gone func(at int64) bool) {
+	for at, index := range l.board.open(l.board.items) {
+		if gone(at) {
+			l.board.done[at] = true
+			l.result.Lost.Add(index)
+		}
+	}
+}
+
+// written are the parts that have the results of all attempts, by where this one's end.
+func (l *ledger) written(end store.Position) (parts []contract.Written) {
+	for _, p := range l.memo.Written {
+		w := contract.Written{Writer: p.Writer, First: p.Number, Last: -1}
+		if p.Writer == end.Writer {
+			w.Last = end.Number
+		}
+		parts = contract.JoinWritten(parts, []contract.Written{w})
+	}
+	return parts
 }
 
 // storeTo gives put all results from now on; none travels inline.
@@ -144,16 +189,6 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 	}
 	call.Len = run.Len()
 	return run, call
-}
-
-// itemAt returns an item that the chunk carries, or one of its range. Neither changes, so
-// it takes no lock.
-func (l *ledger) itemAt(index int64) json.RawMessage {
-	if l.chunk.Range != nil {
-		return strconv.AppendInt(nil, l.chunk.Range.Start+index, 10)
-	}
-	at, _ := l.board.at(index)
-	return l.chunk.Items[at]
 }
 
 // meet notes the process before it runs items. An error hands the chunk back, if nothing
@@ -235,6 +270,9 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	l.result.Ran++
 	l.memo.Ran(r.Index, l.put != nil)
 	if l.put != nil {
+		if l.chunk.Feeds {
+			l.result.Bytes += int64(r.Weight())
+		}
 		l.put(r)
 		return r
 	}
@@ -325,6 +363,13 @@ func (l *ledger) finish() contract.ChunkResult {
 			out.Pace = out.Busy / gpumux.Duration(max(1, out.Ran))
 		case l.limit.over():
 			out.Pace = gpumux.Duration(l.limit.pace())
+		}
+	}
+	if l.chunk.Feeds && l.put != nil {
+		for at, index := range l.board.all() {
+			if at < out.Covered && !out.Escalate.Has(index) && !out.Retry.Has(index) && !out.Lost.Has(index) {
+				out.Done.Add(index)
+			}
 		}
 	}
 	return out

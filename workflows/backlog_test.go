@@ -21,10 +21,11 @@ func TestMapping_ProgressIsOfTheSegmentsToo(t *testing.T) {
 		return all
 	}
 	faults := map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}
-	m.engine.tally.add(contract.ChunkResult{Failed: 2, Faults: faults, Recent: failed(1, 2)})
+	m.engine.first().tally.add(contract.ChunkResult{Failed: 2, Faults: faults})
+	m.engine.failures.add(failed(1, 2))
 	m.segments.open = map[string]*segmentRun{
-		"m.segment-1": {last: segmentStatus{Failed: 3, Waiting: 4, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 1, gpumux.FaultCrash: 2}, Recent: failed(10, 11, 12)}},
-		"m.segment-2": {last: segmentStatus{Failed: 1, Waiting: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, Recent: failed(20)}},
+		"m.segment-1": {last: segmentStatus{Stages: []stageStatus{{Counts: contract.Counts{Failed: 3, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 1, gpumux.FaultCrash: 2}}, Raised: 4}}, Recent: failed(10, 11, 12)}},
+		"m.segment-2": {last: segmentStatus{Stages: []stageStatus{{Counts: contract.Counts{Failed: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}}, Raised: 1}}, Recent: failed(20)}},
 	}
 	for range 2 {
 		p := m.progress(m.started)
@@ -33,8 +34,8 @@ func TestMapping_ProgressIsOfTheSegmentsToo(t *testing.T) {
 		require.EqualValues(t, 5, p.Waiting)
 		require.Equal(t, failed(2, 10, 11, 12, 20), p.Recent)
 	}
-	require.Equal(t, failed(1, 2), m.engine.tally.recent)
+	require.Equal(t, failed(1, 2), m.engine.failures.recent)
 
-	m.engine.tally.absorb(contract.Carry{Failed: 3, Recent: failed(10, 11, 12)})
+	m.engine.failures.add(failed(10, 11, 12))
 	require.Equal(t, failed(1, 2, 10, 11, 12), m.engine.carry().Recent, "the next run knows them")
 }

@@ -122,7 +122,11 @@ func (b *budget) release() {
 func (b *budget) limit() int {
 	limit := maxPending
 	for _, e := range b.engines {
-		limit = max(limit, e.sizer.Part())
+		all := 0
+		for _, s := range e.stages {
+			all += s.sizer.Part()
+		}
+		limit = max(limit, all)
 	}
 	return limit
 }
@@ -156,7 +160,9 @@ func (b *budget) size(ctx workflow.Context) int {
 // awaited is how many bytes of results the chunks under way are likely to bring.
 func (b *budget) awaited() (bytes int) {
 	for _, e := range b.engines {
-		bytes += e.awaited()
+		for _, s := range e.stages {
+			bytes += s.awaited()
+		}
 	}
 	return bytes
 }
@@ -170,7 +176,9 @@ func (b *budget) chunks(ctx workflow.Context) int {
 func (b *budget) minItems(ctx workflow.Context) int64 {
 	left, chunks := int64(0), int64(max(1, b.chunks(ctx)))
 	for _, e := range b.engines {
-		left += e.todo.Items()
+		for _, s := range e.stages {
+			left += s.todo.Items() + s.upstream()
+		}
 	}
 	return (left + chunks - 1) / chunks
 }
@@ -178,7 +186,7 @@ func (b *budget) minItems(ctx workflow.Context) int64 {
 // join begins to count an engine, until it parts. The error is for one whose items and
 // results travel in the history, which has no room for them.
 func (b *budget) join(ctx workflow.Context, e *engine) error {
-	if e.parts == "" {
+	if e.first().parts == "" {
 		if err := b.admit(ctx, e); err != nil {
 			return err
 		}
@@ -194,19 +202,24 @@ func (b *budget) part(e *engine) {
 
 func (b *budget) admit(ctx workflow.Context, e *engine) error {
 	b.note(ctx)
-	bytes := b.size(ctx) + e.unsent()
+	bytes := b.size(ctx) + e.first().unsent()
 	for _, other := range b.engines {
-		bytes += other.unsent()
+		bytes += other.first().unsent()
 	}
 	if bytes > historyBytes {
 		return b.overflow(e, "with these items it has "+gpumux.Size(bytes).String())
 	}
-	if e.in.Chunk == 0 {
+	chunks := 0
+	for _, s := range e.stages {
+		if s.in.Chunk > 0 {
+			chunks += (int(e.total) + s.in.Chunk - 1) / s.in.Chunk
+		}
+	}
+	if chunks == 0 {
 		return nil
 	}
-	chunks := (int(e.total) + e.in.Chunk - 1) / e.in.Chunk
 	if events := workflow.GetInfo(ctx).GetCurrentHistoryLength() + chunkEvents*chunks; events > historyEvents {
-		return b.overflow(e, fmt.Sprintf("with %d items in chunks of %d it has %d events", e.total, e.in.Chunk, events))
+		return b.overflow(e, fmt.Sprintf("with %d items in %d chunks it has %d events", e.total, chunks, events))
 	}
 	return nil
 }
@@ -223,12 +236,12 @@ func (b *budget) full(ctx workflow.Context, e *engine, bytes int) error {
 	default:
 		return nil
 	}
-	return b.overflow(e, fmt.Sprintf("%s, and %d of %d items are done", has, e.tally.counts.Succeeded+e.tally.counts.Failed, e.total))
+	return b.overflow(e, fmt.Sprintf("%s, and %d of %d items are done", has, e.last().tally.Succeeded+e.failed(), e.total))
 }
 
 func (b *budget) overflow(e *engine, has string) error {
 	message := fmt.Sprintf("the history of this workflow has no room for the map, which may make it %d events and %s: %s; Temporal ends a workflow at 51,200 "+
 		"events or 50MiB", historyEvents, gpumux.Size(historyBytes), has)
-	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: message, Task: e.in.Task,
+	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: message, Task: e.in.Name(),
 		Hint: "use MapSource, whose items and results lie in the store, or run the map in a child workflow of its own"})
 }

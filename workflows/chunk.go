@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,40 +15,40 @@ import (
 )
 
 // hand hands out the next chunk of the pieces that are due, if the workflow has room.
-func (e *engine) hand(ctx workflow.Context) bool {
-	at := e.todo.First(workflow.Now(ctx))
-	piece, left := e.todo[at], e.todo.Items()
-	size, forced, inHistory := e.sizer.Size(piece, left), false, e.parts == ""
-	if inHistory && e.in.Chunk == 0 {
-		if floor := e.budget.minItems(ctx); floor > size {
+func (s *stage) hand(ctx workflow.Context) bool {
+	at := s.todo.First(workflow.Now(ctx))
+	piece, left := s.todo[at], s.todo.Items()
+	size, forced, inHistory := min(s.sizer.Size(piece, left), s.readable(), s.room()), false, s.parts == ""
+	if inHistory && s.in.Chunk == 0 {
+		if floor := s.e.budget.minItems(ctx); floor > size {
 			size, forced = floor, true
 		}
 	}
-	size, bytes := e.fits(piece, size)
+	size, bytes := s.fits(piece, size)
 	if inHistory {
-		if err := e.budget.full(ctx, e, bytes); err != nil {
-			e.fail(err)
+		if err := s.e.budget.full(ctx, s.e, bytes); err != nil {
+			s.e.fail(err)
 			return false
 		}
 	}
-	if !e.budget.take(ctx, &e.turn, bytes) {
+	if !s.e.budget.take(ctx, &s.e.turn, bytes) {
 		return false
 	}
-	e.dispatch(ctx, e.todo.Take(at, size), forced)
+	s.dispatch(ctx, s.todo.Take(at, size), forced)
 	return true
 }
 
 // fits is how many of so many items of a piece one activity can carry, at least one, and
 // how many bytes it is then.
-func (e *engine) fits(piece contract.Piece, size int64) (items int64, bytes int) {
-	bytes = envelope + len(e.in.Arg)
-	if e.items == nil {
+func (s *stage) fits(piece contract.Piece, size int64) (items int64, bytes int) {
+	bytes = envelope + len(s.in.Arg)
+	if s.items == nil {
 		return size, bytes + 16*min(len(piece.Runs), contract.MaxRuns)
 	}
 	carried := 0
 	for _, run := range piece.Runs {
 		for i := run.Start; i < run.End && items < size; i++ {
-			weight := len(e.items[i]) + 1
+			weight := len(s.items[i]) + 1
 			if carried+weight > inlineChunk && items > 0 {
 				return items, bytes + carried
 			}
@@ -58,13 +59,13 @@ func (e *engine) fits(piece contract.Piece, size int64) (items int64, bytes int)
 	return items, bytes + carried
 }
 
-func (e *engine) unsent() (bytes int) {
-	if e.parts != "" {
+func (s *stage) unsent() (bytes int) {
+	if s.parts != "" {
 		return 0
 	}
-	for _, piece := range e.todo {
+	for _, piece := range s.todo {
 		for _, run := range piece.Runs {
-			for _, item := range e.items[run.Start:run.End] {
+			for _, item := range s.items[run.Start:run.End] {
 				bytes += len(item) + 1
 			}
 		}
@@ -73,18 +74,18 @@ func (e *engine) unsent() (bytes int) {
 }
 
 // awaited is how many bytes of results the chunks in flight are likely to bring.
-func (e *engine) awaited() int {
-	if e.parts != "" {
+func (s *stage) awaited() int {
+	if s.parts != "" {
 		return 0
 	}
-	if e.got == 0 {
-		return e.inFlight * unknownResults
+	if s.got == 0 {
+		return s.inFlight * unknownResults
 	}
-	return int(e.underWay) * (e.gotInBytes / e.got)
+	return int(s.underWay) * (s.gotInBytes / s.got)
 }
 
-func (e *engine) summaryOf(piece contract.Piece, at int) string {
-	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
+func (s *stage) summaryOf(piece contract.Piece, at int) string {
+	summary := s.in.Task + " " + piece.Describe() + " on " + s.ladder.rungs[at].name
 	if piece.Tries > 0 {
 		summary += fmt.Sprintf(", try %d", piece.Tries+1)
 	}
@@ -93,15 +94,16 @@ func (e *engine) summaryOf(piece contract.Piece, at int) string {
 
 // dispatch starts the activity of a chunk. One that is larger than it should be, for want
 // of room in the history, hands nothing back.
-func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced bool) {
-	perItem := e.sizer.Pace(piece) // 0: nobody knows
-	at, within, leave := e.ladder.place(ctx, piece.Rung, piece.Len())
+func (s *stage) dispatch(ctx workflow.Context, piece contract.Piece, forced bool) {
+	e := s.e
+	perItem := s.sizer.Pace(piece) // 0: nobody knows
+	at, within, leave := s.ladder.place(ctx, piece.Rung, piece.Len())
 	options := workflow.ActivityOptions{
-		TaskQueue:           e.ladder.rungs[at].queue,
+		TaskQueue:           s.ladder.rungs[at].queue,
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, max(e.inFlight, int(min(e.todo.Items(), int64(e.sizer.Part()))), e.sizer.Share*e.sizer.Part()/4)),
+		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, max(s.inFlight, int(min(s.todo.Items(), int64(s.sizer.Part()))), s.sizer.Share*s.sizer.Part()/4)),
 		WaitForCancellation: true,
-		Summary:             text.Plain(e.summaryOf(piece, at)),
+		Summary:             text.Plain(s.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
@@ -109,42 +111,47 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 		Priority: fairly(ctx, e.in, e.id),
 	}
 	chunk := contract.Chunk{
-		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		Arg: e.in.Arg, ArgFile: e.in.ArgFile, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
-		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
-		Parts: e.parts, Claim: e.claim, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
-		Together: e.sizer.Together(), Guessed: !e.sizer.Informed && (e.inFlight > 0 || len(e.todo) > 0),
+		Map: e.id, Task: s.in.Task, Edition: s.in.Edition, Mode: s.in.Mode, Timeout: s.in.Timeout, Attempts: s.in.Attempts,
+		Arg: s.in.Arg, ArgFile: s.in.ArgFile, MayFail: e.failures.mayFail(e.failed()), Backoff: s.in.Backoff > 0, Tries: piece.Tries,
+		Work: piece.Work, Parts: s.parts, Claim: e.claim, Feeds: s.next() != nil,
+		Larger: s.ladder.hasLarger(at), Limit: gpumux.Duration(s.sizer.Limit(piece)),
+		Together: s.sizer.Together(), Guessed: !s.sizer.Informed && (s.inFlight > 0 || len(s.todo) > 0),
+	}
+	if s.at == 0 {
+		chunk.Source, chunk.Range, chunk.Key, chunk.WithItem = e.source, s.in.Range, s.in.Key, s.in.WithItem
+	} else if s.parts != "" {
+		chunk.Values = &contract.Values{Folder: s.before().parts, Parts: piece.From}
 	}
 	if forced {
 		chunk.Limit = 0
 	}
-	if e.items != nil {
+	if s.items != nil {
 		for _, run := range piece.Runs {
-			chunk.Items = append(chunk.Items, e.items[run.Start:run.End]...)
+			chunk.Items = append(chunk.Items, s.items[run.Start:run.End]...)
 		}
 	}
-	e.inFlight++
-	e.underWay += piece.Len()
-	e.tally.chunks++
+	s.inFlight++
+	s.underWay += piece.Len()
+	s.tally.chunks++
 	handed := workflow.Now(ctx)
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
 		err := contract.Get(ctx, future, &result)
 		passed := leave()
+		s.underWay -= piece.Len()
 		switch {
 		case err != nil && passed:
-			e.requeue(ctx, piece)
+			s.requeue(ctx, piece)
 			err = nil
 		case err != nil:
-		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
-			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
+		case chunk.Edition == "" && result.Edition != "" && s.in.Edition != "" && result.Edition != s.in.Edition:
+			s.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			e.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
-			err = e.apply(ctx, piece, at, perItem, result)
+			s.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
+			err = s.apply(ctx, piece, at, perItem, result)
 		}
-		e.inFlight--
-		e.underWay -= piece.Len()
+		s.inFlight--
 		e.budget.release()
 		e.changed = true
 		e.fail(err)
@@ -154,44 +161,73 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	})
 }
 
-func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
-	for _, r := range result.Results {
-		e.got, e.gotInBytes = e.got+1, e.gotInBytes+r.Weight()
-	}
-	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
-	e.tally.add(result)
-	usual := gpumux.Duration(cmp.Or(perItem, e.sizer.PerItem))
-	e.sizer.Learn(result)
-	e.contact = cmp.Or(e.contact, result.Contact)
+func (s *stage) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
+	s.in.Edition = cmp.Or(s.in.Edition, result.Edition)
+	s.tally.add(result)
+	s.e.failures.add(result.Recent)
+	usual := gpumux.Duration(cmp.Or(perItem, s.sizer.PerItem))
+	s.sizer.Learn(result)
+	s.e.contact = cmp.Or(s.e.contact, result.Contact)
 	items := piece.Len()
 	if result.Covered < items {
-		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
+		rest := piece
+		rest.Work, rest.Pace, rest.Due = piece.After(result.Covered), 0, time.Time{}
 		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual { // much slower items keep a pace of their own
 			rest.Pace = result.Pace
 		}
-		e.requeue(ctx, rest)
+		s.requeue(ctx, rest)
 	} else if piece.Pace > 0 && result.Ran > 0 {
-		e.todo.EasePace(result.Busy / gpumux.Duration(result.Ran))
+		s.todo.EasePace(result.Busy / gpumux.Duration(result.Ran))
 	}
-	if len(result.Escalate) > 0 && e.ladder.hasLarger(at) {
-		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1, Tries: piece.Tries})
+	if len(result.Escalate) > 0 && s.ladder.hasLarger(at) {
+		s.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, From: piece.From, Rung: at + 1, Tries: piece.Tries})
 	}
 	if len(result.Retry) > 0 {
-		e.retryLater(ctx, piece, result.Retry)
+		s.retryLater(ctx, piece, result.Retry)
 	}
-	if e.onResults != nil && len(result.Results) > 0 {
-		return e.onResults(ctx, result.Results)
+	if len(result.Lost) > 0 { // the stage before makes their values again
+		s.before().tally.Add(-result.Lost.Len(), 0, nil)
+		s.before().requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Lost}})
 	}
-	return nil
+	if len(result.Done) > 0 {
+		s.values, s.weight = s.values+result.Done.Len(), s.weight+result.Bytes
+		s.next().requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Done}, From: result.Written})
+	}
+	return s.take(ctx, result.Results)
+}
+
+// take takes results that came inline: the values of a stage are items of the next.
+func (s *stage) take(ctx workflow.Context, results []gpumux.Result) error {
+	var final []gpumux.Result
+	next := s.next()
+	for _, r := range results {
+		s.got, s.gotInBytes = s.got+1, s.gotInBytes+r.Weight()
+		if next != nil && r.Fault == nil {
+			if next.items == nil {
+				next.items = make([]json.RawMessage, s.e.total)
+			}
+			next.items[r.Index] = r.Value
+			next.todo.Add(contract.Piece{Work: contract.Work{Runs: contract.Runs{{Start: r.Index, End: r.Index + 1}}}})
+			continue
+		}
+		if s.at > 0 {
+			r.Key, r.Item = contract.Label(s.e.first().items[r.Index], s.e.in.Key, s.e.in.WithItem)
+		}
+		final = append(final, r)
+	}
+	if s.e.onResults == nil || len(final) == 0 {
+		return nil
+	}
+	return s.e.onResults(ctx, final)
 }
 
 // retryLater puts back the items of a piece that raised, for another try after a pause.
 // Pauses that end at nearly the same time end together, so that many chunks with few such
 // items each do not become many pieces.
-func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
+func (s *stage) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
 	const steps = 8
-	pause := pauseBefore(time.Duration(e.in.Backoff), piece.Tries)
+	pause := pauseBefore(time.Duration(s.in.Backoff), piece.Tries)
 	step := max(1, pause/steps)
 	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
-	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
+	s.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, From: piece.From, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
 }

@@ -19,7 +19,7 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 	var late error
 	end := func(op, hint, format string, args ...any) {
 		message := fmt.Sprintf(format, args...) + fmt.Sprintf("; %d of %d items are done", done(), e.total)
-		late = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: op, Message: message, Task: e.in.Task, Hint: hint})
+		late = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: op, Message: message, Task: e.in.Name(), Hint: hint})
 		cancel()
 	}
 	if e.in.MapTimeout > 0 {
@@ -30,12 +30,14 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 		})
 	}
 	if e.in.PoolTimeout > 0 {
-		workflow.Go(inside, func(ctx workflow.Context) {
-			if e.ladder.awaitLoss(ctx, time.Duration(e.in.PoolTimeout), func() bool { return e.paused }) == nil {
-				end("start", "start a worker for one of them (`gpumux workers` lists those there are)",
-					"no worker had a healthy device for %s within the poolTimeout of %s", strings.Join(e.in.Rungs(), " or "), e.in.PoolTimeout)
-			}
-		})
+		for _, s := range e.stages {
+			workflow.Go(inside, func(ctx workflow.Context) {
+				if s.ladder.awaitLoss(ctx, time.Duration(e.in.PoolTimeout), func() bool { return e.paused }) == nil {
+					end("start", "start a worker for one of them (`gpumux workers` lists those there are)",
+						"no worker had a healthy device for %s within the poolTimeout of %s", strings.Join(s.in.Rungs(), " or "), e.in.PoolTimeout)
+				}
+			})
+		}
 	}
 	err := run(inside)
 	if err != nil && late != nil && ctx.Err() == nil {

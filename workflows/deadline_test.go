@@ -57,7 +57,8 @@ func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
 			Input: gpumux.MapInput{
 				Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", MapTimeout: gpumux.Duration(3 * time.Hour),
 			},
-			Carry: contract.Carry{Items: 2, Succeeded: 1, Started: began.Add(-passed), Todo: contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 2}}}}}},
+			Carry: contract.Carry{Items: 2, Started: began.Add(-passed), Stages: []contract.StageCarry{{
+				Counts: contract.Counts{Succeeded: 1}, Todo: contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 2}}}}}}}},
 		}
 		env.ExecuteWorkflow(gpumux.MapWorkflow, in)
 		fault := workflows.FaultOf(env.GetWorkflowError())

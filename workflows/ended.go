@@ -21,7 +21,7 @@ func (e *engine) ended(err error, done int64) error {
 		return err
 	}
 	note := kept(e.asked)
-	if e.parts == "" {
+	if e.first().parts == "" {
 		note = inHistory
 	}
 	if fault.Hint != "" {

@@ -1,7 +1,7 @@
 package workflows
 
 import (
-	"encoding/json"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -20,41 +20,29 @@ const (
 	unknownResults = 64 << 10
 )
 
-// engine runs the pieces of one map: it keeps a window of chunks in flight and books
-// their results. Its state changes only in the workflow's own coroutines, so replay
-// repeats it.
+// engine takes the items of one map through its stages: it keeps a window of chunks in
+// flight for each, and books their results. Its state changes only in the workflow's own
+// coroutines, so replay repeats it.
 type engine struct {
 	id     string
 	in     gpumux.MapInput
-	ladder *ladder
-	items  []json.RawMessage
+	stages []*stage
 	source *contract.Source
-	parts  string
 	claim  contract.Claim
 	// asked says that the caller named the output, so that earlier runs may have left
 	// results there.
 	asked bool
-	// onResults is called with the results of a chunk that came back inline.
+	// onResults is called with final results that came back inline.
 	onResults func(workflow.Context, []gpumux.Result) error
 	onChange  func(workflow.Context)
 
-	total int64
-	todo  contract.Backlog
-	sizer sizer
-	tally tally
-
-	inFlight int
-	// underWay is how many items are in flight, got how many results came back through the
-	// history, and gotInBytes what they weigh.
-	underWay        int64
-	got, gotInBytes int
-	budget          *budget
-	turn            waiter
-	paused          bool
-	// asking says that no worker of the pool has answered yet.
-	asking  bool
-	fault   error
-	changed bool
+	total    int64
+	failures failures
+	budget   *budget
+	turn     waiter
+	paused   bool
+	fault    error
+	changed  bool
 	// contact is how long items run on while the server does not answer; see
 	// contract.TimeoutOf.
 	contact gpumux.Duration
@@ -67,38 +55,44 @@ var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, items: in.Items, sizer: newSizer(in)}
+	e := &engine{id: id, in: in}
 	e.turn.wake = func() { e.changed = true }
-	e.ladder = newLadder(in, func(ctx workflow.Context) {
-		e.changed = true
-		if e.onChange != nil {
-			e.onChange(ctx)
-		}
-	})
+	for at, step := range in.Steps() {
+		e.stages = append(e.stages, newStage(e, at, step))
+	}
+	e.first().items = in.Items
 	e.begin(total)
 	return e
 }
 
+func (e *engine) first() *stage { return e.stages[0] }
+func (e *engine) last() *stage  { return e.stages[len(e.stages)-1] }
+
 func (e *engine) begin(total int64) {
 	e.total = total
-	e.tally.allow(e.in.MaxFailures.Count(total))
-	e.todo.Add(contract.Piece{Work: contract.Whole(total)})
+	e.failures.allow(e.failed(), e.in.MaxFailures.Count(total))
+	e.first().todo.Add(contract.Piece{Work: contract.Whole(total)})
 }
 
 // run returns when every item has a result, the map failed, more items failed than may,
 // or it was cancelled or drained. Then no chunk is in flight.
 func (e *engine) run(ctx workflow.Context) error {
-	e.sizer.Inline, e.budget = e.parts == "", budgetOf(ctx)
+	for _, s := range e.stages {
+		s.sizer.Inline = s.parts == ""
+	}
+	e.budget = budgetOf(ctx)
 	if err := e.budget.join(ctx, e); err != nil {
 		return err
 	}
 	defer e.budget.part(e)
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	for ctx.Err() == nil && e.fault == nil && !e.tally.tooMany(e.tally.counts.Failed) {
+	for ctx.Err() == nil && e.fault == nil && !e.failures.tooMany(e.failed()) {
 		draining, waits := e.drain != nil && e.drain(), false
-		for !waits && e.fault == nil && !e.paused && !draining && e.todo.Due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.Part() {
-			waits = !e.hand(work)
+		for _, s := range slices.Backward(e.stages) { // what is nearer to its end goes first
+			for !waits && e.fault == nil && !e.paused && !draining && s.ready(ctx) {
+				waits = !s.hand(work)
+			}
 		}
 		if !waits {
 			e.budget.leave(&e.turn)
@@ -106,7 +100,7 @@ func (e *engine) run(ctx workflow.Context) error {
 		if e.fault != nil {
 			break
 		}
-		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
+		if e.inFlight() == 0 && (draining || e.left() == 0) {
 			return nil
 		}
 		if e.idle(ctx, draining) != nil {
@@ -114,13 +108,50 @@ func (e *engine) run(ctx workflow.Context) error {
 		}
 	}
 	cancel()
-	if err := settled(ctx, func() bool { return e.inFlight == 0 }); err != nil {
+	if err := settled(ctx, func() bool { return e.inFlight() == 0 }); err != nil {
 		return err
 	}
 	if e.fault != nil {
 		return e.fault
 	}
 	return ctx.Err()
+}
+
+func (e *engine) inFlight() (n int) {
+	for _, s := range e.stages {
+		n += s.inFlight
+	}
+	return n
+}
+
+// left is how many items wait in all stages.
+func (e *engine) left() (n int64) {
+	for _, s := range e.stages {
+		n += s.todo.Items()
+	}
+	return n
+}
+
+func (e *engine) failed() (n int64) {
+	for _, s := range e.stages {
+		n += s.tally.Failed
+	}
+	return n
+}
+
+func (e *engine) chunks() (n int64) {
+	for _, s := range e.stages {
+		n += s.tally.chunks
+	}
+	return n
+}
+
+// spread is how many slots all stages have.
+func (e *engine) spread() (n int) {
+	for _, s := range e.stages {
+		n += s.sizer.count()
+	}
+	return n
 }
 
 // settled waits until nothing is in flight, also in a workflow that was cancelled.
@@ -131,20 +162,33 @@ func settled(ctx workflow.Context, idle func() bool) error {
 }
 
 // idle waits for a change, or until items that raised may be tried again. While no worker
-// is known and there is work, it widens the window if no change comes.
+// of a stage is known and there is work, it widens the window if no change comes.
 func (e *engine) idle(ctx workflow.Context, draining bool) error {
 	e.changed = false
-	if pause := e.todo.Due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
-		_, err := workflow.AwaitWithTimeout(ctx, pause, func() bool { return e.changed })
-		return err
+	wait, unknown := time.Duration(0), []*stage{}
+	for _, s := range e.stages {
+		pause, now := s.todo.Due(workflow.Now(ctx)), false
+		if pause <= 0 {
+			pause, now = s.sizer.Wait(), true
+		}
+		if pause == 0 || len(s.todo) == 0 || e.paused || draining && !now {
+			continue
+		}
+		if now {
+			unknown = append(unknown, s)
+		}
+		if wait == 0 || pause < wait {
+			wait = pause
+		}
 	}
-	wait := e.sizer.Wait()
-	if wait == 0 || e.paused || len(e.todo) == 0 {
+	if wait == 0 {
 		return workflow.Await(ctx, func() bool { return e.changed })
 	}
 	changed, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return e.changed })
-	if err == nil && !changed {
-		e.sizer.Widen()
+	for _, s := range unknown {
+		if err == nil && !changed && wait == s.sizer.Wait() {
+			s.sizer.Widen()
+		}
 	}
 	return err
 }
@@ -155,25 +199,25 @@ const maxRuns = 1 << 14
 
 // requeue puts a piece back. If there are too many runs then, those of one piece go into
 // the store.
-func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
-	e.todo.Add(piece)
-	if e.parts == "" || e.items != nil {
+func (s *stage) requeue(ctx workflow.Context, piece contract.Piece) {
+	s.todo.Add(piece)
+	if s.parts == "" || s.items != nil {
 		return
 	}
-	piece, spilled := e.todo.Spill(maxRuns)
+	piece, spilled := s.todo.Spill(maxRuns)
 	if !spilled {
 		return
 	}
-	e.inFlight++
-	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
+	s.inFlight++
+	input := contract.ListInput{Parts: s.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
 		err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
-		e.inFlight--
-		e.changed = true
-		if e.fail(err); err == nil {
+		s.inFlight--
+		s.e.changed = true
+		if s.e.fail(err); err == nil {
 			piece.Work = work
-			e.requeue(ctx, piece)
+			s.requeue(ctx, piece)
 		}
 	})
 }
@@ -186,40 +230,64 @@ func (e *engine) fail(err error) {
 }
 
 func (e *engine) summary() gpumux.Summary {
-	return gpumux.Summary{
-		Task: e.in.Task, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Faults: e.tally.counts.Faults,
-		Busy: gpumux.Duration(e.tally.busy), Chunks: e.tally.chunks, Peak: e.tally.peaks.Known(), PassedOver: e.ladder.passedOver(true),
+	out := gpumux.Summary{Task: e.in.Name(), Items: e.total, Succeeded: e.last().tally.Succeeded, PassedOver: e.passedOver(true)}
+	var all tally
+	for _, s := range e.stages {
+		all.absorb(s.carry())
 	}
+	out.Failed, out.Faults, out.Busy, out.Chunks, out.Peak = all.Failed, all.Faults, gpumux.Duration(all.busy), all.chunks, all.peaks.Known()
+	if len(e.stages) > 1 {
+		for _, s := range e.stages {
+			out.Stages = append(out.Stages, s.progress(s.status(time.Time{})))
+		}
+	}
+	return out
+}
+
+func (e *engine) passedOver(ever bool) (pools []string) {
+	for _, s := range e.stages {
+		for _, pool := range s.ladder.passedOver(ever) {
+			if !slices.Contains(pools, pool) {
+				pools = append(pools, pool)
+			}
+		}
+	}
+	return pools
 }
 
 func (e *engine) carry() *contract.Carry {
-	return &contract.Carry{
-		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
-		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.Carry(), Contact: e.contact,
-		Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Recent: e.tally.recent, Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
+	c := &contract.Carry{
+		Source: e.source, Claim: e.claim, Items: e.total, Contact: e.contact, Paused: e.paused, Window: e.first().sizer.Fixed,
+		Recent: e.failures.recent, MayFail: e.failures.mayFail(e.failed()),
 	}
+	for _, s := range e.stages {
+		c.Stages = append(c.Stages, s.carry())
+	}
+	return c
 }
 
 func (e *engine) resume(c contract.Carry) {
-	e.source, e.claim, e.todo, e.paused, e.contact, e.total = c.Source, c.Claim, c.Todo, c.Paused, c.Contact, c.Items
-	e.ladder.resume(c.Passed)
-	e.tally = tally{maxFailures: -1}
-	e.tally.absorb(c)
-	if c.MayFail != nil {
-		e.tally.allow(*c.MayFail)
+	e.source, e.claim, e.paused, e.contact, e.total = c.Source, c.Claim, c.Paused, c.Contact, c.Items
+	for i, s := range e.stages {
+		s.resume(c.Stages[i])
+		s.sizer.Fixed = c.Window
 	}
-	e.sizer.Fixed, e.sizer.Beyond = c.Window, c.Beyond
-	e.sizer.Resume(c)
+	e.failures = failures{max: -1, recent: c.Recent}
+	if c.MayFail != nil {
+		e.failures.allow(e.failed(), *c.MayFail)
+	}
 }
 
 func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
-	e.ladder.resume(done.Passed)
-	e.tally.absorb(done)
-	e.sizer.Resume(done)
-	for _, piece := range done.Todo {
-		e.requeue(ctx, piece)
+	e.failures.add(done.Recent)
+	for i, s := range e.stages {
+		s.absorb(ctx, done.Stages[i])
 	}
 }
 
-func (e *engine) steer(to steering) { e.paused, e.sizer.Fixed, e.changed = to.Paused, to.Window, true }
+func (e *engine) steer(to steering) {
+	e.paused, e.changed = to.Paused, true
+	for _, s := range e.stages {
+		s.sizer.Fixed = to.Window
+	}
+}

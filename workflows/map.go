@@ -91,7 +91,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 			case result.Fault == nil && in.Reduce != "":
 				values.keep(gpumux.Result{Index: r.Index, Value: r.Value})
 			case result.Fault != nil && r.Fault == nil:
-				e.tally.counts.Add(-1, 1, map[gpumux.FaultKind]int64{result.Fault.Kind: 1})
+				e.last().tally.Add(-1, 1, map[gpumux.FaultKind]int64{result.Fault.Kind: 1})
 			}
 			results[r.Index] = result
 			finished(result)
@@ -99,7 +99,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		return nil
 	}
 	reducing := reducing{engine: e}
-	done := func() int64 { return e.tally.counts.Succeeded + e.tally.counts.Failed }
+	done := func() int64 { return e.last().tally.Succeeded + e.failed() }
 	err = e.within(ctx, started, done, func(ctx workflow.Context) error {
 		if err := reducing.check(ctx); err != nil {
 			return unwrapFault(err)
@@ -107,8 +107,8 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		if err := e.run(ctx); err != nil {
 			return err
 		}
-		if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
-			return e.tally.tooManyError(in, e.total, failed, e.tally.recent, "")
+		if failed := e.failed(); e.failures.tooMany(failed) {
+			return e.tooManyError(failed, e.failures.recent, "")
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error
 	for i := range items {
 		encoded, err := contract.EncodeItem(items[i], "put the items in a file of the store and use MapSource")
 		if err != nil {
-			return in, fmt.Errorf("item %d of task %s %w", i, in.Task, err)
+			return in, fmt.Errorf("item %d of task %s %w", i, in.Name(), err)
 		}
 		in.Items = append(in.Items, encoded)
 	}

@@ -34,7 +34,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 	}
 	set := func(paused bool) func(workflow.Context, converter.RawValue) error {
 		return func(ctx workflow.Context, _ converter.RawValue) error {
-			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.Fixed})
+			steer(ctx, steering{Paused: paused, Window: m.engine.first().sizer.Fixed})
 			return nil
 		}
 	}
@@ -75,15 +75,15 @@ func windowOf(raw, second converter.RawValue) (window int, err error) {
 }
 
 func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
-	m.engine.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
+		m.engine.place(m.in, carry.Items, carry.Source)
 		m.engine.resume(*carry)
 		m.segments.count, m.rounds, m.reducing.edition = carry.Segments, carry.Rounds, carry.ReduceEdition
 		return nil
 	}
 	if m.in.Source != "" {
 		var source contract.Source
-		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
+		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(contract.PartsOf(m.in.Output)), Key: m.in.Key, Columns: m.in.Columns}
 		err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "index "+m.in.Source), contract.IndexSource, index), &source)
 		if err != nil {
 			return err
@@ -91,30 +91,48 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		m.engine.source = &source
 		m.engine.begin(source.Items)
 	}
-	if err := m.findEdition(ctx); err != nil {
+	if err := m.findEditions(ctx); err != nil {
 		return err
 	}
+	m.engine.place(m.in, m.engine.total, m.engine.source)
 	if err := m.reducing.check(ctx); err != nil {
 		return err
 	}
 	return m.findStored(ctx)
 }
 
+// place gives the stages the folders of their results, whose names depend on what all
+// stages up to each are.
+func (e *engine) place(in gpumux.MapInput, items int64, source *contract.Source) {
+	for at, s := range e.stages {
+		if s.parts = contract.PartsOf(in.Output); s.next() != nil {
+			until := in
+			until.Stages = in.Stages[:at+1]
+			s.parts = contract.StageFolder(in.Output, at, contract.OwnerOf(until, items, source))
+		}
+	}
+}
+
 // findStored claims the folder of the map's parts and leaves as work only what is not
-// stored there.
+// stored there, and in the folders of its stages.
 func (m *mapping) findStored(ctx workflow.Context) error {
-	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
-	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner}
+	e := m.engine
+	in := contract.PartsInput{Parts: e.last().parts, Items: e.total, Owner: contract.OwnerOf(m.in, e.total, e.source)}
+	for _, s := range e.stages[:len(e.stages)-1] {
+		in.Stages = append(in.Stages, s.parts)
+	}
 	var found contract.Found
 	if err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
 		return err
 	}
-	m.engine.claim, m.engine.todo, m.engine.tally.counts = found.Claim, nil, contract.Counts{}
-	m.engine.tally.counts.Add(found.Succeeded, found.Failed, found.Faults)
-	if m.rounds == 0 {
-		m.engine.tally.allow(m.in.MaxFailures.Count(m.engine.total))
+	e.claim = found.Claim
+	for at, s := range e.stages {
+		s.todo, s.tally.Counts = nil, found.Stages[at].Counts
+		s.requeue(ctx, contract.Piece{Work: found.Stages[at].Rest})
 	}
-	m.engine.requeue(ctx, contract.Piece{Work: found.Rest})
+	if m.rounds == 0 {
+		e.failures.allow(e.failed(), m.in.MaxFailures.Count(e.total))
+	}
 	return nil
 }
 
@@ -145,14 +163,19 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.PhaseMerging
 	m.show(ctx)
-	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
+	in := contract.MergeInput{Parts: m.engine.last().parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
+	for at, stage := range m.in.Stages {
+		if s := m.engine.stages[at]; s.next() != nil && !stage.Keep {
+			in.Spent = append(in.Spent, s.parts)
+		}
+	}
 	var merged contract.Merged
 	if err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in), &merged); err != nil {
 		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > maxRounds {
-			return false, errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: m.in.Task,
+			return false, errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: m.in.Name(),
 				Message: fmt.Sprintf("%s, although it ran %d times", merged.Missing, m.rounds), Hint: "give all workers one store that keeps what it is given"})
 		}
 		m.lost = merged.Missing
@@ -163,20 +186,32 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	return true, nil
 }
 
-// findEdition finds the edition of the task's code that the whole map runs with: the one
-// that its input names, or that of the first worker of its pool that answers. That worker
-// also knows whether there is the task.
-func (m *mapping) findEdition(ctx workflow.Context) error {
-	if (m.in.Edition == "" || m.in.Edition == gpumux.AnyEdition) && m.engine.total > 0 {
-		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
-		found, err := askEdition(ctx, m.engine, m.in.Task)
-		if err != nil {
-			return err
+// findEditions finds the edition of each stage's code that the whole map runs with: the
+// one that its input names, or that of the first worker of its pool that answers. That
+// worker also knows whether there is the task.
+func (m *mapping) findEditions(ctx workflow.Context) (err error) {
+	asked, answered := 0, 0
+	for at, s := range m.engine.stages {
+		if s.in.Edition != "" && s.in.Edition != gpumux.AnyEdition || m.engine.total == 0 {
+			continue
 		}
-		m.in.Edition = cmp.Or(m.in.Edition, found.Edition)
-		m.engine.sizer.Likely, m.engine.contact = found.Slots, found.Contact
-		m.engine.sizer.Sparing = true
+		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
+		asked++
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			found, failed := s.askEdition(ctx, s.in.Task)
+			answered, err = answered+1, cmp.Or(err, failed)
+			s.in.Edition = cmp.Or(s.in.Edition, found.Edition)
+			s.sizer.Likely, s.sizer.Sparing = found.Slots, true
+			m.engine.contact = cmp.Or(m.engine.contact, found.Contact)
+			if m.in.Stages == nil {
+				m.in.Edition = s.in.Edition
+			} else {
+				m.in.Stages[at].Edition = s.in.Edition
+			}
+		})
 	}
-	m.engine.in.Edition = m.in.Edition
-	return nil
+	if gone := workflow.Await(ctx, func() bool { return answered == asked || err != nil }); gone != nil {
+		return gone
+	}
+	return err
 }

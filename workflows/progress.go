@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -23,43 +24,70 @@ func (l *ladder) left(todo []contract.Piece) []int64 {
 	return items
 }
 
-// backlog counts the work left, that of segments as far as they have told.
-func (m *mapping) backlog() (all []gpumux.RungBacklog) {
-	l := m.engine.ladder
-	items := l.left(m.engine.todo)
-	for _, id := range sortedKeys(m.segments.open) {
-		for at, n := range m.segments.open[id].last.Left {
-			items[min(at, len(items)-1)] += n
+// stages are how far the stages are, segments as far as they have told.
+func (m *mapping) stages(now time.Time) (all []stageStatus) {
+	for at, s := range m.engine.stages {
+		status := s.status(now)
+		for _, id := range sortedKeys(m.segments.open) {
+			status.add(m.segments.open[id].last.Stages[at])
 		}
-	}
-	for at, n := range items {
-		if n > 0 {
-			all = append(all, gpumux.RungBacklog{Rung: l.rungs[at].name, Items: n})
-		}
+		all = append(all, status)
 	}
 	return all
 }
 
-// failed is how many items have failed, with those of segments under way as far as they
-// have told.
-func (m *mapping) failed() int64 {
-	failed := m.engine.tally.counts.Failed
-	for _, id := range sortedKeys(m.segments.open) {
-		failed += m.segments.open[id].last.Failed
+// failed is how many items have failed.
+func (m *mapping) failed() (n int64) {
+	for _, s := range m.stages(m.started) {
+		n += s.Failed
 	}
-	return failed
+	return n
 }
 
 func (m *mapping) progress(now time.Time) gpumux.Progress {
+	e := m.engine
 	p := gpumux.Progress{
-		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
-		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
-		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
-		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
+		Task: m.in.Name(), Phase: m.phase, Items: e.total, Paused: e.paused, Started: m.started, Output: m.in.Output, Lost: m.lost,
+		Chunk: int(e.last().sizer.Largest), ItemTime: gpumux.Duration(e.last().sizer.PerItem),
 	}
-	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
-	m.segments.addTo(&p)
-	p.WaitingFor = contract.WaitingFor(p, m.in.Rungs(), m.engine.asking, len(m.segments.open) > 0)
+	var peaks gpumux.Peaks
+	var counts contract.Counts
+	left := map[string]int64{}
+	waits := m.in.Rungs()
+	asking := false
+	for at, t := range m.stages(now) {
+		s := e.stages[at]
+		counts.Add(0, t.Failed, t.Faults)
+		p.Succeeded = t.Succeeded
+		p.InFlight, p.Window, p.Chunks, p.Waiting = p.InFlight+t.InFlight, p.Window+s.sizer.Whole(), p.Chunks+t.Chunks, p.Waiting+t.Raised
+		peaks.Merge(s.tally.peaks.Known())
+		for rung, n := range t.Left {
+			left[s.ladder.rungs[rung].name] += n
+		}
+		for _, pool := range t.PassedOver {
+			if !slices.Contains(p.PassedOver, pool) {
+				p.PassedOver = append(p.PassedOver, pool)
+			}
+		}
+		if s.asking && !asking || at == 0 || len(t.PassedOver) == len(s.ladder.rungs) {
+			waits, asking = s.in.Rungs(), s.asking
+		}
+		if len(e.stages) > 1 {
+			p.Stages = append(p.Stages, s.progress(t))
+		}
+	}
+	p.Failed, p.Faults, p.Peak = counts.Failed, counts.Faults, peaks.Known()
+	for _, pool := range m.in.Pools() {
+		if left[pool] > 0 {
+			p.Backlog = append(p.Backlog, gpumux.RungBacklog{Rung: pool, Items: left[pool]})
+		}
+	}
+	recent := e.failures
+	for _, id := range sortedKeys(m.segments.open) {
+		recent.add(m.segments.open[id].last.Recent)
+	}
+	p.Recent = recent.recent
+	p.WaitingFor = contract.WaitingFor(p, waits, asking, len(m.segments.open) > 0)
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
 	}
@@ -74,5 +102,5 @@ func (m *mapping) done() int64 {
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
-	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs()))
+	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Pools()))
 }

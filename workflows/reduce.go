@@ -22,27 +22,29 @@ func (r *reducing) check(ctx workflow.Context) error {
 	if r.engine.in.Reduce == "" {
 		return nil
 	}
-	found, err := askEdition(ctx, r.engine, r.engine.in.Reduce)
-	if r.edition = found.Edition; r.engine.in.Edition == gpumux.AnyEdition {
+	last := r.engine.last()
+	found, err := last.askEdition(ctx, r.engine.in.Reduce)
+	if r.edition = found.Edition; last.in.Edition == gpumux.AnyEdition {
 		r.edition = gpumux.AnyEdition
 	}
 	return err
 }
 
-// askEdition asks a worker of a map's first pool for the edition of a task's code.
-func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Edition, err error) {
+// askEdition asks a worker of the stage's first pool for the edition of a task's code.
+func (s *stage) askEdition(ctx workflow.Context, task string) (found contract.Edition, err error) {
+	e := s.e
 	options := workflow.ActivityOptions{
 		StartToCloseTimeout: contract.AnswerTimeout, WaitForCancellation: true,
 		Summary:     text.Plain("find the edition of " + task),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: 10 * time.Second},
 		Priority:    fairly(ctx, e.in, e.id),
 	}
-	e.asking = true
+	s.asking = true
 	if e.onChange != nil {
 		e.onChange(ctx)
 	}
-	defer func() { e.asking = false }()
-	return found, e.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
+	defer func() { s.asking = false }()
+	return found, s.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
 		return contract.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
 			contract.EditionInput{Task: task}), &found)
@@ -59,8 +61,8 @@ func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 	if in.Output == "" {
 		in.Results = summary.Results
 	}
-	if r.engine.parts != "" {
-		in.Key = contract.ReducedOf(r.engine.parts)
+	if parts := r.engine.last().parts; parts != "" {
+		in.Key = contract.ReducedOf(parts)
 	}
 	out, err := r.execute(ctx, in)
 	if fault := contract.FaultTold(err); fault != nil && ctx.Err() == nil {
@@ -94,8 +96,9 @@ func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out c
 	options := workflow.GetActivityOptions(housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total)))
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(e.contact)
 	options.Priority = fairly(ctx, e.in, e.id)
-	for rung := range e.ladder.rungs {
-		err = e.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
+	ladder := e.last().ladder
+	for rung := range ladder.rungs {
+		err = ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
 			options.TaskQueue = queue
 			return contract.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in), &out)
 		})

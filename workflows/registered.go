@@ -74,7 +74,7 @@ func (m *mapping) run(ctx workflow.Context, carry *contract.Carry) (gpumux.Summa
 		if err := m.segments.work(ctx, carry != nil); err != nil {
 			return gpumux.Summary{}, err
 		}
-		if len(m.engine.todo) > 0 {
+		if m.engine.left() > 0 {
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments.count, m.rounds
 			rest.ReduceEdition = m.reducing.edition

@@ -40,17 +40,9 @@ type steering struct {
 
 // segmentStatus is the signal of a segment to its map.
 type segmentStatus struct {
-	ID         string                     `json:"id"`
-	Succeeded  int64                      `json:"succeeded"`
-	Failed     int64                      `json:"failed"`
-	Chunks     int64                      `json:"chunks"`
-	InFlight   int                        `json:"inFlight"`
-	Waiting    int64                      `json:"waiting,omitempty"`
-	Faults     map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
-	Recent     []gpumux.Result            `json:"recent,omitempty"`
-	PassedOver []string                   `json:"passedOver,omitempty"`
-	// Left is how many items have no result yet, by rung.
-	Left []int64 `json:"left,omitempty"`
+	ID     string          `json:"id"`
+	Stages []stageStatus   `json:"stages"`
+	Recent []gpumux.Result `json:"recent,omitempty"`
 }
 
 // segments are child workflows that take the work beyond the limit of a map's history.
@@ -78,10 +70,10 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	s.open, s.failed = map[string]*segmentRun{}, nil
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	busy, began := false, e.tally.chunks
+	busy, began := false, e.chunks()
 	if !resumed {
 		busy = true
-		e.drain = func() bool { return e.items == nil && e.tally.chunks-began >= segmentChunks }
+		e.drain = func() bool { return e.first().items == nil && e.chunks()-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
 			err := e.run(ctx)
 			s.failed = cmp.Or(s.failed, err) // a segment may have failed first, and ended this one
@@ -90,18 +82,18 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	}
 	workflow.Go(work, s.listen)
 	for ctx.Err() == nil && s.failed == nil {
-		if e.tally.tooMany(s.owner.failed()) {
+		if e.failures.tooMany(s.owner.failed()) {
 			recent := s.owner.progress(workflow.Now(ctx)).Recent
-			s.failed = e.tally.tooManyError(e.in, e.total, s.owner.failed(), recent, "`gpumux show` groups them by cause")
+			s.failed = e.tooManyError(s.owner.failed(), recent, "`gpumux show` groups them by cause")
 			break
 		}
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
 		spread := resumed || e.drain()
-		for spread && !long && !e.paused && len(s.open) < e.sizer.Abreast() && len(e.todo) > 0 {
+		for spread && !long && !e.paused && len(s.open) < e.abreast() && e.left() > 0 {
 			s.start(work)
 		}
-		if !busy && len(s.open) == 0 && (len(e.todo) == 0 || long) {
+		if !busy && len(s.open) == 0 && (e.left() == 0 || long) {
 			return nil
 		}
 		s.changed = false
@@ -121,26 +113,33 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 
 func (s *segments) start(ctx workflow.Context) {
 	e := s.owner.engine
-	abreast := e.sizer.Abreast()
-	pieces := e.todo.Cut(s.nextItems(abreast))
+	abreast, items := e.abreast(), s.nextItems()
 	s.count++
 	id := fmt.Sprintf("%s.segment-%d", e.id, s.count)
 	carry := e.carry()
-	carry.Todo, carry.Started, carry.MayFail = pieces, s.owner.started, e.tally.mayFail(s.owner.failed())
-	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak, carry.Recent = 0, 0, nil, 0, 0, nil, nil
+	carry.Started, carry.MayFail, carry.Recent = s.owner.started, e.failures.mayFail(s.owner.failed()), nil
+	r := &segmentRun{last: segmentStatus{Stages: make([]stageStatus, len(e.stages))}}
+	var begins contract.Piece
+	for at, stage := range slices.Backward(e.stages) { // what is nearer to its end goes first
+		pieces := contract.Backlog(stage.todo.Cut(min(items, stage.todo.Items())))
+		if items -= pieces.Items(); len(pieces) > 0 {
+			begins = pieces[0]
+		}
+		c := &carry.Stages[at]
+		c.Todo, c.Counts, c.Chunks, c.Busy, c.Peak, c.Beyond = pieces, contract.Counts{}, 0, 0, nil, stage.todo.Items()
+		r.last.Stages[at] = stageStatus{Waiting: pieces.Items(), Left: newLadder(stage.in, nil).left(pieces)}
+	}
 	if abreast > minAbreast {
 		carry.Abreast = abreast
 	}
-	carry.Beyond = e.todo.Items()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items
 		// are run again.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING, //nolint:staticcheck // a child's options lack its successor
-		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.owner.in.Task, pieces[0].Describe())),
+		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.owner.in.Name(), begins.Describe())),
 	}
-	r := &segmentRun{last: segmentStatus{Left: newLadder(s.owner.in, nil).left(pieces)}}
 	s.open[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.owner.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -161,14 +160,26 @@ func (s *segments) start(ctx workflow.Context) {
 
 // nextItems is how many items the next segment gets: as many as its chunks are likely to
 // hold, and while others could run beside it at most its share of what is left.
-func (s *segments) nextItems(abreast int) int64 {
+func (s *segments) nextItems() int64 {
 	e := s.owner.engine
-	left := e.todo.Items()
-	want := min(segmentChunks*e.sizer.Size(contract.Piece{Work: e.todo[0].Work}, left), left)
-	if beside := int64(abreast - len(s.open)); beside > 1 {
+	left, perItem := e.left(), 0.0 // chunks
+	for _, stage := range e.stages {
+		stage.sizer.Spread = e.spread()
+		perItem += 1 / float64(stage.sizer.Size(contract.Piece{}, left))
+	}
+	want := min(max(1, int64(segmentChunks/perItem)), left)
+	if beside := int64(e.abreast() - len(s.open)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
 	return want
+}
+
+// abreast is how many segments the map needs at once.
+func (e *engine) abreast() (n int) {
+	for _, s := range e.stages {
+		n = max(n, s.sizer.Abreast())
+	}
+	return n
 }
 
 // steer passes a change of pause or window on to the running segments.
@@ -190,29 +201,10 @@ func (s *segments) listen(ctx workflow.Context) {
 		channel.Receive(ctx, &status)
 		if r, ok := s.open[status.ID]; ok {
 			r.last = status
-			s.changed = s.changed || s.owner.engine.tally.tooMany(s.owner.failed())
+			s.changed = s.changed || s.owner.engine.failures.tooMany(s.owner.failed())
 			s.owner.show(ctx)
 		}
 	}
-}
-
-func (s *segments) addTo(p *gpumux.Progress) {
-	counts, recent := contract.Counts{}, tally{recent: p.Recent}
-	counts.Add(p.Succeeded, p.Failed, p.Faults)
-	for _, id := range sortedKeys(s.open) {
-		r := s.open[id].last
-		counts.Add(r.Succeeded, r.Failed, r.Faults)
-		recent.addRecent(r.Recent)
-		p.Chunks += r.Chunks
-		p.InFlight += r.InFlight
-		p.Waiting += r.Waiting
-		for _, pool := range r.PassedOver {
-			if !slices.Contains(p.PassedOver, pool) {
-				p.PassedOver = append(p.PassedOver, pool)
-			}
-		}
-	}
-	p.Succeeded, p.Failed, p.Faults, p.Recent = counts.Succeeded, counts.Failed, counts.Faults, recent.recent
 }
 
 // runSegment is gpumux.Segment: it runs its pieces until they are finished or its history
@@ -224,11 +216,17 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	}
 	info := workflow.GetInfo(ctx)
 	e := newEngine(info.ParentWorkflowExecution.ID, in, 0)
+	if len(carry.Stages) != len(e.stages) {
+		return contract.Carry{}, invalid(fmt.Errorf("the state has %d stages, the input %d", len(carry.Stages), len(e.stages)))
+	}
 	e.resume(*carry)
-	e.parts = contract.PartsOf(in.Output)
-	e.sizer.Share = max(minAbreast, carry.Abreast)
-	pause := tellEvery * time.Duration(e.sizer.Share) / minAbreast
-	e.drain = func() bool { return e.tally.chunks >= segmentChunks }
+	e.place(in, carry.Items, carry.Source)
+	share := max(minAbreast, carry.Abreast)
+	for _, s := range e.stages {
+		s.sizer.Share = share
+	}
+	pause := tellEvery * time.Duration(share) / minAbreast
+	e.drain = func() bool { return e.chunks() >= segmentChunks }
 	shown := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
@@ -236,9 +234,9 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 			return
 		}
 		shown = now
-		s := segmentStatus{
-			ID: info.WorkflowExecution.ID, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Chunks: e.tally.chunks, InFlight: e.inFlight,
-			Waiting: e.todo.Waiting(now), Faults: e.tally.counts.Faults, Recent: e.tally.recent, PassedOver: e.ladder.passedOver(false), Left: e.ladder.left(e.todo),
+		s := segmentStatus{ID: info.WorkflowExecution.ID, Recent: e.failures.recent}
+		for _, stage := range e.stages {
+			s.Stages = append(s.Stages, stage.status(now))
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {

@@ -70,8 +70,8 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
 	var in handoff
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
-	require.Equal(t, contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
-	require.EqualValues(t, 500, in.Carry.Succeeded)
+	require.Equal(t, contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Stages[0].Todo)
+	require.EqualValues(t, 500, in.Carry.Stages[0].Succeeded)
 
 	// The next run does the rest.
 	env = environment(20 * time.Second)

@@ -15,6 +15,9 @@ const (
 	longestChunk   = 10 * time.Second
 	longestPerSlot = 20 * time.Millisecond
 	minLongest     = time.Second
+	// stagedLongest takes its place in a map of several stages: while the first chunks of one
+	// run, the next has nothing. All slots together make its chunks longer.
+	stagedLongest = 100 * time.Millisecond
 	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
 	// each slot, up to maxShortest: a small server hands out some 150 chunks a second. The
 	// smaller the map's share of the slots, the longer its shortest chunk: while other maps
@@ -90,6 +93,9 @@ type sizer struct {
 	Share int
 	// Beyond is how many items wait elsewhere.
 	Beyond int64
+	// Staged says that the map has several stages, Spread how many slots all have.
+	Staged bool
+	Spread int
 }
 
 func newSizer(in gpumux.MapInput) sizer {
@@ -219,6 +225,9 @@ func (s *sizer) share() int {
 }
 
 func (s *sizer) longest() time.Duration {
+	if s.Staged {
+		return min(max(stagedLongest, time.Duration(s.Spread)*longestPerSlot), longestChunk)
+	}
 	if s.flight == 0 {
 		return longestChunk // of workers that do not tell for how long they held a chunk
 	}
@@ -259,7 +268,7 @@ func (s *sizer) Carry() contract.Pace {
 }
 
 // Resume takes over what another workflow has learnt, which is newer.
-func (s *sizer) Resume(c contract.Carry) {
+func (s *sizer) Resume(c contract.StageCarry) {
 	s.Largest, s.PerItem = max(s.Largest, c.Largest), time.Duration(c.PerItem)
 	s.flight, s.held, s.Likely = time.Duration(c.Flight), time.Duration(c.Held), c.Likely
 	s.learnSlots(c.Slots)

@@ -57,7 +57,7 @@ func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
 
 	var next sizer
 	next.Slots = map[string]int{}
-	next.Resume(contract.Carry{Pace: s.Carry(), Slots: s.Slots})
+	next.Resume(contract.StageCarry{Pace: s.Carry(), Slots: s.Slots})
 	require.Equal(t, s.Size(contract.Piece{}, 1000), next.Size(contract.Piece{}, 1000), "segments know it too")
 
 	fixed := newSizer(gpumux.MapInput{Chunk: 10})

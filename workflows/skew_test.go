@@ -82,17 +82,17 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	for _, m := range s.maps {
 		items := int64(len(m.costs))
 		m.e, m.done = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: items}}, items), make([]bool, items)
-		m.e.sizer.Likely, m.e.sizer.Sparing = s.slots, true
+		m.e.first().sizer.Likely, m.e.first().sizer.Sparing = s.slots, true
 		s.events = append(s.events, event{at: m.begins, handed: handed{owner: m}})
 	}
 	for {
 		for _, m := range s.maps {
-			for s.now >= m.begins && len(m.e.todo) > 0 && m.e.inFlight < m.e.sizer.Part() {
-				at := m.e.todo.First(time.Time{})
-				piece := m.e.todo.Take(at, m.e.sizer.Size(m.e.todo[at], m.e.todo.Items()))
-				m.e.inFlight++
+			for s.now >= m.begins && len(m.e.first().todo) > 0 && m.e.first().inFlight < m.e.first().sizer.Part() {
+				at := m.e.first().todo.First(time.Time{})
+				piece := m.e.first().todo.Take(at, m.e.first().sizer.Size(m.e.first().todo[at], m.e.first().todo.Items()))
+				m.e.first().inFlight++
 				m.chunks++
-				s.queue = append(s.queue, handed{m, piece, m.e.sizer.Pace(piece), m.e.sizer.Limit(piece), s.now})
+				s.queue = append(s.queue, handed{m, piece, m.e.first().sizer.Pace(piece), m.e.first().sizer.Limit(piece), s.now})
 			}
 		}
 		// Every slot that is free by then takes a chunk before the workflow hears of the next
@@ -147,7 +147,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		}
 		if len(s.events) == 0 {
 			for _, m := range s.maps {
-				require.Empty(t, m.e.todo)
+				require.Empty(t, m.e.first().todo)
 				require.NotContains(t, m.done, false)
 			}
 			return end
@@ -155,7 +155,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		first := s.events[0]
 		s.events = s.events[1:]
 		s.now = first.at
-		e := first.owner.e
+		e := first.owner.e.first()
 		if first.piece.Len() == 0 {
 			continue // the map begins
 		}

@@ -36,7 +36,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 		return Future[gpumux.Summary]{future}
 	}
 	options.TaskQueue = gpumux.Queue
-	options.StaticSummary = cmp.Or(options.StaticSummary, text.Plain("map "+in.Task))
+	options.StaticSummary = cmp.Or(options.StaticSummary, text.Plain("map "+in.Name()))
 	options.WaitForCancellation = true
 	bytes := envelope + len(in.Arg)
 	for _, item := range in.Items {
@@ -65,7 +65,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 		case temporal.IsWorkflowExecutionAlreadyStartedError(err):
 			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
 		case late:
-			err = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "run", Task: in.Task, Message: "the map's workflow took longer than its child options allow",
+			err = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "run", Task: in.Name(), Message: "the map's workflow took longer than its child options allow",
 				Hint: "give the input a mapTimeout instead, whose error says how many items are done; " + kept(in.Output != "")})
 		}
 		settable.Set(summary, unwrapFault(err))

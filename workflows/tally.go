@@ -13,71 +13,73 @@ import (
 
 const maxRecent = 5
 
-// tally sums the finished chunks of a map, and says how many items may fail.
+// tally sums the finished chunks of a stage.
 type tally struct {
-	counts contract.Counts
-	// maxFailures is the most failures that do not end the map; negative means unlimited.
-	maxFailures int64
-	busy        time.Duration
-	peaks       gpumux.Peaks
-	chunks      int64
-	recent      []gpumux.Result
+	contract.Counts
+	busy   time.Duration
+	peaks  gpumux.Peaks
+	chunks int64
 }
 
 // add adds the result of a chunk, which was counted when it was handed out.
 func (t *tally) add(r contract.ChunkResult) {
-	t.counts.Add(r.Succeeded, r.Failed, r.Faults)
+	t.Add(r.Succeeded, r.Failed, r.Faults)
 	t.busy += time.Duration(r.Busy)
 	t.peaks.Merge(r.Peak)
-	t.addRecent(r.Recent)
 }
 
-// addRecent keeps the newest failures, in a list of its own.
-func (t *tally) addRecent(failures []gpumux.Result) {
-	t.recent = slices.Concat(t.recent, failures)
-	t.recent = t.recent[max(0, len(t.recent)-maxRecent):]
-}
-
-func (t *tally) absorb(done contract.Carry) {
-	t.counts.Add(done.Succeeded, done.Failed, done.Faults)
+func (t *tally) absorb(done contract.StageCarry) {
+	t.Add(done.Succeeded, done.Failed, done.Faults)
 	t.chunks += done.Chunks
 	t.busy += time.Duration(done.Busy)
 	t.peaks.Merge(done.Peak)
-	t.addRecent(done.Recent)
 }
 
-// allow sets how many more items may fail; negative means any number.
-func (t *tally) allow(failures int64) {
-	if t.maxFailures = -1; failures >= 0 {
-		t.maxFailures = t.counts.Failed + failures
+// failures says how many items may fail, and has the newest that did.
+type failures struct {
+	// max is the most that do not end the map; negative means unlimited.
+	max    int64
+	recent []gpumux.Result
+}
+
+// add keeps the newest failures, in a list of its own.
+func (f *failures) add(newest []gpumux.Result) {
+	f.recent = slices.Concat(f.recent, newest)
+	f.recent = f.recent[max(0, len(f.recent)-maxRecent):]
+}
+
+// allow sets how many more items may fail after this many failures; negative means any
+// number.
+func (f *failures) allow(failed, more int64) {
+	if f.max = -1; more >= 0 {
+		f.max = failed + more
 	}
 }
 
 // mayFail is how many more items may fail after this many failures; nil means any number.
-func (t *tally) mayFail(failed int64) *int64 {
-	if t.maxFailures < 0 {
+func (f *failures) mayFail(failed int64) *int64 {
+	if f.max < 0 {
 		return nil
 	}
-	left := max(0, t.maxFailures-failed)
+	left := max(0, f.max-failed)
 	return &left
 }
 
-func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
+func (f *failures) tooMany(failed int64) bool { return f.max >= 0 && failed > f.max }
 
-// tooManyError is the error of a map of so many items that ended after this many
-// failures, the newest of which are recent. If none may fail, it has the first one's
-// fault.
-func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, recent []gpumux.Result, hint string) error {
-	allowed := in.MaxFailures.Count(total)
+// tooManyError is the error of a map that ended after this many failures, the newest of
+// which are recent. If none may fail, it has the first one's fault.
+func (e *engine) tooManyError(failed int64, recent []gpumux.Result, hint string) error {
+	allowed, summary := e.in.MaxFailures.Count(e.total), e.summary()
 	if allowed == 0 && len(recent) > 0 {
 		first := recent[0]
 		return faultError(fmt.Sprintf("item %d failed, and none may: %s", first.Index, textOf(first.Fault)), first.Fault)
 	}
-	failed -= t.maxFailures - allowed // those of earlier runs
-	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, total, allowed, in.MaxFailures)
+	failed -= e.failures.max - allowed // those of earlier runs
+	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
 	kind, highest := gpumux.FaultTaskError, int64(0)
-	for _, each := range sortedKeys(t.counts.Faults) {
-		if n := t.counts.Faults[each]; n > highest {
+	for _, each := range sortedKeys(summary.Faults) {
+		if n := summary.Faults[each]; n > highest {
 			kind, highest = each, n
 		}
 	}
@@ -88,7 +90,7 @@ func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, recent []g
 		last := recent[n-1]
 		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
 	}
-	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task, Hint: hint})
+	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Name(), Hint: hint})
 }
 
 type collector struct {

@@ -132,7 +132,7 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		found := contract.Found{Succeeded: int64(len(w.stored)), Claim: contract.Claim{ID: "claim", Store: "store"}}
+		found := contract.FoundStage{Counts: contract.Counts{Succeeded: int64(len(w.stored))}}
 		for i := range in.Items {
 			if !w.stored[i] {
 				found.Rest.Runs.Add(i)
@@ -141,7 +141,7 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		if len(found.Rest.Runs) > 1000 {
 			found.Rest = w.list(found.Rest.Runs)
 		}
-		return found, nil
+		return contract.Found{Claim: contract.Claim{ID: "claim", Store: "store"}, Stages: []contract.FoundStage{found}}, nil
 	}, name(contract.FindParts))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ListInput) (contract.Work, error) {
 		w.mu.Lock()

@@ -53,11 +53,26 @@ func (b Backlog) First(now time.Time) int {
 	return at
 }
 
-// Take cuts a chunk of at most so many items off a piece.
+// Take cuts a chunk of at most so many items off a piece. Of values of a stage before it
+// goes on with the pieces that are like it.
 func (b *Backlog) Take(at int, items int64) Piece {
 	piece := (*b)[at]
 	piece.Work = (*b)[at].Take(items)
 	b.dropEmpty(at)
+	for at := 0; at < len(*b) && piece.From != nil && piece.Len() < items && len(piece.Runs) < MaxRuns; {
+		next := (*b)[at]
+		if next.From == nil || next.List != nil || piece.List != nil || next.Rung != piece.Rung || next.Pace+piece.Pace > 0 ||
+			next.Tries != piece.Tries || !next.Due.Equal(piece.Due) {
+			at++
+			continue
+		}
+		more := (*b)[at].Take(items - piece.Len())
+		piece.Runs, piece.From = piece.Runs.Union(more.Runs), JoinWritten(piece.From, next.From)
+		if (*b)[at].Len() > 0 {
+			break
+		}
+		b.dropEmpty(at)
+	}
 	return piece
 }
 
@@ -96,7 +111,7 @@ func (b *Backlog) Add(piece Piece) {
 // join adds a piece to one of the same rung. Slow pieces of different paces stay apart.
 func join(to *Piece, piece Piece) bool {
 	switch {
-	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):
+	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due), !slices.Equal(to.From, piece.From):
 		return false
 	case to.List != nil || piece.List != nil:
 		if to.List == nil || piece.List == nil || *to.List != *piece.List || to.Start != piece.End && to.End != piece.Start {

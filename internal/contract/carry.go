@@ -9,29 +9,19 @@ import (
 // Carry is the state of a map between its workflows: from one run to the next, from a map
 // to a segment, and from a segment back.
 type Carry struct {
-	Source    *Source                    `json:"source,omitempty"`
-	Claim     Claim                      `json:"claim,omitzero"`
-	Todo      Backlog                    `json:"todo"`
-	Items     int64                      `json:"items"`
-	Succeeded int64                      `json:"succeeded"`
-	Failed    int64                      `json:"failed"`
-	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
-	Chunks    int64                      `json:"chunks"`
-	Busy      gpumux.Duration            `json:"busy"`
-	Started   time.Time                  `json:"started"`
-	Pace
-	Slots  map[string]int `json:"slots,omitempty"`
-	Paused bool           `json:"paused,omitempty"`
-	Window int            `json:"window,omitempty"`
+	Source *Source `json:"source,omitempty"`
+	Claim  Claim   `json:"claim,omitzero"`
+	// Stages are in order; a map with one task has one.
+	Stages  []StageCarry `json:"stages"`
+	Items   int64        `json:"items"`
+	Started time.Time    `json:"started"`
+	Paused  bool         `json:"paused,omitempty"`
+	Window  int          `json:"window,omitempty"`
 	// MayFail is how many more items may fail; nil means any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
-	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink
-	// toward its own end.
-	Beyond int64 `json:"beyond,omitempty"`
 	// Abreast is how many segments of the map run at once; 0 means two.
-	Abreast  int           `json:"abreast,omitempty"`
-	Segments int           `json:"segments,omitempty"`
-	Peak     *gpumux.Peaks `json:"peak,omitempty"`
+	Abreast  int `json:"abreast,omitempty"`
+	Segments int `json:"segments,omitempty"`
 	// Recent are the newest failures, as many as a Progress has.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
@@ -40,8 +30,25 @@ type Carry struct {
 	ReduceEdition string `json:"reduceEdition,omitempty"`
 	// Contact is the contact of the map's chunks; see TimeoutOf.
 	Contact gpumux.Duration `json:"contact,omitempty"`
+}
+
+// StageCarry is the state of a stage.
+type StageCarry struct {
+	Todo Backlog `json:"todo"`
+	Counts
+	Chunks int64           `json:"chunks"`
+	Busy   gpumux.Duration `json:"busy"`
+	Peak   *gpumux.Peaks   `json:"peak,omitempty"`
+	Pace
+	Slots map[string]int `json:"slots,omitempty"`
+	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink
+	// toward its own end.
+	Beyond int64 `json:"beyond,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
 	Passed map[int]bool `json:"passed,omitempty"`
+	// Values is how many values of it were weighed, Weight their bytes.
+	Values int64 `json:"values,omitempty"`
+	Weight int64 `json:"weight,omitempty"`
 }
 
 // Pace has a map's measurements of its chunks.
@@ -61,7 +68,9 @@ type Pace struct {
 // Piece is work that still has to be done on a rung of the ladder.
 type Piece struct {
 	Work
-	Rung int `json:"rung,omitempty"`
+	// From are the parts with the items' values of the stage before, where it is known.
+	From []Written `json:"from,omitempty"`
+	Rung int       `json:"rung,omitempty"`
 	// Pace is the time per item in the chunk that handed the piece back, if that was longer
 	// than elsewhere.
 	Pace gpumux.Duration `json:"pace,omitempty"`
@@ -82,10 +91,11 @@ type Handoff struct {
 // worker knows is ignored.
 type Input gpumux.MapInput
 
-// Counts are the results of a map so far.
+// Counts are the results of a map, or of a stage, so far.
 type Counts struct {
-	Succeeded, Failed int64
-	Faults            map[gpumux.FaultKind]int64
+	Succeeded int64                      `json:"succeeded"`
+	Failed    int64                      `json:"failed"`
+	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
 }
 
 // Count adds the result of an item that failed so, or succeeded where that is empty.

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -88,10 +90,15 @@ type Chunk struct {
 	Tries   int  `json:"tries,omitempty"`
 	// Work is which items.
 	Work
-	// Items are in the order of Work when they travel inline; else Source or Range has them.
+	// Items are in the order of Work when they travel inline; else Source, Range or Values
+	// has them.
 	Items  []json.RawMessage `json:"items,omitempty"`
 	Source *Source           `json:"source,omitempty"`
 	Range  *gpumux.Range     `json:"range,omitempty"`
+	// Values has the results of the stage before. Items that failed there are copied.
+	Values *Values `json:"values,omitempty"`
+	// Feeds says that another stage takes the values: the result tells where they lie.
+	Feeds bool `json:"feeds,omitempty"`
 	// Parts is the folder that takes the results. Without one they are in the ChunkResult.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
@@ -107,6 +114,40 @@ type Chunk struct {
 	// chunk, to be cut anew.
 	Together int64 `json:"together,omitempty"`
 	Guessed  bool  `json:"guessed,omitempty"`
+}
+
+// Values are the results of a stage: a folder, and the parts of it that have those of a
+// chunk. Without any the folder's catalog knows the parts; see store.FindParts.
+type Values struct {
+	Folder string    `json:"folder"`
+	Parts  []Written `json:"parts,omitempty"`
+}
+
+// Written are parts of one writer, First up to and including Last. Below 0 Last is not
+// known.
+type Written struct {
+	Writer string `json:"writer"`
+	First  int    `json:"first"`
+	Last   int    `json:"last"`
+}
+
+// JoinWritten is the parts of both, one entry per writer.
+func JoinWritten(a, b []Written) []Written {
+	all := slices.Clone(a)
+	for _, w := range b {
+		at := slices.IndexFunc(all, func(known Written) bool { return known.Writer == w.Writer })
+		if at < 0 {
+			all = append(all, w)
+			continue
+		}
+		if all[at].Last < 0 || w.Last < 0 {
+			w.Last = -1
+		} else {
+			w.Last = max(w.Last, all[at].Last)
+		}
+		all[at].First, all[at].Last = min(w.First, all[at].First), w.Last
+	}
+	return all
 }
 
 // FirstInline is the most items of a chunk of a task that has many under way at a time,
@@ -158,6 +199,13 @@ type ChunkResult struct {
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
+	// Of a chunk that Feeds a stage: Done are the items with a result, Written the parts
+	// that have them, Bytes what they weigh.
+	Done    Runs      `json:"done,omitempty"`
+	Written []Written `json:"written,omitempty"`
+	Bytes   int64     `json:"bytes,omitempty"`
+	// Lost are items whose value of the stage before is gone, without a result.
+	Lost Runs `json:"lost,omitempty"`
 	// Worker and Slots are how many slots of the pool a worker has. The window follows their
 	// number.
 	Worker string `json:"worker,omitempty"`
@@ -195,6 +243,8 @@ type MergeInput struct {
 	Output string `json:"output"`
 	Items  int64  `json:"items"`
 	Claim  Claim  `json:"claim,omitzero"`
+	// Spent are the folders of stages that are of use for another try of failed items alone.
+	Spent []string `json:"spent,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -218,6 +268,8 @@ type PartsInput struct {
 	Parts string `json:"parts"`
 	Items int64  `json:"items"`
 	Owner Owner  `json:"owner"`
+	// Stages are the folders of the stages before the last.
+	Stages []string `json:"stages,omitempty"`
 }
 
 // Owner identifies the map of a folder of parts by all that decides its values.
@@ -237,7 +289,14 @@ type Owner struct {
 // OwnerOf is the owner of a map's parts: parts with another one are of another map. The
 // source is nil where the input has none.
 func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
-	o := Owner{Task: in.Task, Edition: in.Edition, Items: items, Key: in.Key, WithItem: in.WithItem}
+	editions := []string{}
+	for _, step := range in.Steps() {
+		editions = append(editions, step.Edition)
+	}
+	o := Owner{Task: in.Name(), Edition: strings.Join(editions, " > "), Items: items, Key: in.Key, WithItem: in.WithItem}
+	if !slices.ContainsFunc(editions, func(e string) bool { return e != gpumux.AnyEdition }) {
+		o.Edition = gpumux.AnyEdition
+	}
 	switch {
 	case source != nil:
 		o.Input = fmt.Sprintf("%s, content %s", in.Source, source.Hash)
@@ -258,15 +317,18 @@ func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
 }
 
 // Found is the result of FindParts: what earlier runs of the same map have stored, and
-// which items are left.
+// which items are left for each stage.
 type Found struct {
-	Claim     Claim                      `json:"claim"`
-	Rest      Work                       `json:"rest"`
-	Succeeded int64                      `json:"succeeded"`
-	Failed    int64                      `json:"failed"`
-	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
-	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
+	Claim  Claim        `json:"claim"`
+	Stages []FoundStage `json:"stages"`
+	// Damaged names parts that were unreadable and set aside; their items run again.
 	Damaged []string `json:"damaged,omitempty"`
+}
+
+// FoundStage is what is left for a stage, and which items ended in it.
+type FoundStage struct {
+	Rest Work `json:"rest"`
+	Counts
 }
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.

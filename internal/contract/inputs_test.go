@@ -26,7 +26,7 @@ var inputs = map[string]any{
 	"WatchInput":   contract.WatchInput{Once: true},
 	"OutputInput":  contract.OutputInput{Map: "m", Item: 3},
 	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{
-		Items: 4, Todo: []contract.Piece{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}},
+		Items: 4, Stages: []contract.StageCarry{{Todo: []contract.Piece{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}}}},
 }
 
 // decode reads an input of one kind.
@@ -66,7 +66,7 @@ func TestDecode_RefusesWhatCannotBe(t *testing.T) {
 		"large number":   {"Chunk", `{"end":99999999999999999999}`, "end: JSON number 99999999999999999999 does not belong here"},
 		"endless chunk":  {"Chunk", `{"range":{"start":0,"end":1099511627776},"runs":[0,1099511627776]}`, "runs: a chunk of 1099511627776 items; it has 1 to 65536"},
 		"backward chunk": {"Chunk", `{"items":[1],"list":{"url":"a","index":"b","items":9},"start":5,"end":1}`, "runs: a chunk of -4 items; it has 1 to 65536"},
-		"nothing to run": {"Chunk", `{"runs":[0,1]}`, "items: give one of items, source and range"},
+		"nothing to run": {"Chunk", `{"runs":[0,1]}`, "items: give one of items, source, range and values"},
 		"too few items":  {"Chunk", `{"items":[1],"runs":[0,2]}`, "items: a chunk of 2 items carries 1"},
 		"odd runs":       {"Chunk", `{"items":[1],"runs":[0,1,2]}`, "items are a list of numbers"},
 		"no state":       {"Handoff", `{"input":{"task":"f","items":[1]}}`, "carry: is missing"},

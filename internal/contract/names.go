@@ -2,6 +2,9 @@ package contract
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -101,6 +104,22 @@ func OutputOf(id, run string) string {
 
 // PartsOf is the folder of a results file while that is being made.
 func PartsOf(output string) string { return output + names.PartsEnding }
+
+// StageFolder is the folder of a stage before the last, by its place from 0. The owner of
+// all up to it is in its name, so that other code of it has another folder. It lies with
+// the map's ID where the results do, so that other code of later stages finds it.
+func StageFolder(output string, at int, owner Owner) string {
+	text, _ := json.Marshal(owner) // it always encodes
+	sum := sha256.Sum256(text)
+	folder := PartsOf(output)
+	if parts := strings.Split(output, "/"); len(parts) == 4 && parts[0] == "maps" {
+		folder = path.Join(parts[:2]...)
+	}
+	return fmt.Sprintf("%s/%s%d-%x/%s", folder, StagePrefix, at+1, sum[:8], PartsOf(ArraysOutput))
+}
+
+// StagePrefix begins the name of what is deleted of a stage.
+const StagePrefix = "stage-"
 
 // ArraysOutput is the name of a results file in which arrays lie as bytes. Only package
 // store can read it.

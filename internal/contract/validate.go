@@ -12,9 +12,15 @@ func (c Chunk) Validate() error {
 	if n < 1 || n > gpumux.MaxChunk {
 		bad.Add("runs", "a chunk of %d items; it has 1 to %d", n, gpumux.MaxChunk)
 	}
+	ways := 0
+	for _, has := range []bool{c.Items != nil, c.Source != nil, c.Range != nil, c.Values != nil} {
+		if has {
+			ways++
+		}
+	}
 	switch {
-	case (c.Items != nil) == (c.Source != nil || c.Range != nil) || c.Source != nil && c.Range != nil:
-		bad.Add("items", "give one of items, source and range")
+	case ways != 1:
+		bad.Add("items", "give one of items, source, range and values")
 	case c.Items != nil && (int64(len(c.Items)) != n || c.List != nil):
 		bad.Add("items", "a chunk of %d items carries %d", n, len(c.Items))
 	}

@@ -147,6 +147,9 @@ func (r *recorder) wakeUp() {
 	}
 }
 
+// At is where the results lie that are stored next.
+func (s *Stream) At() store.Position { return s.r.to.At() }
+
 // Put adds a result.
 func (s *Stream) Put(result gpumux.Result) {
 	r := s.r

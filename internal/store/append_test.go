@@ -164,5 +164,5 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	found, err = s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
-	require.EqualValues(t, 2, found.Succeeded)
+	require.EqualValues(t, 2, found.Stages[0].Succeeded)
 }

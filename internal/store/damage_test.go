@@ -56,7 +56,7 @@ func mends(t *testing.T, s *Store) {
 	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
-	require.Zero(t, found.Rest.Len())
+	require.Zero(t, found.Stages[0].Rest.Len())
 	merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9, Claim: found.Claim})
 	require.NoError(t, err)
 	require.Empty(t, merged.Missing)
@@ -70,9 +70,9 @@ func TestFind_SetsADamagedPartAside(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, found.Damaged, 1)
 		require.Contains(t, found.Damaged[0], "part "+s.Objects.Locate("p/"+damaged)+" is damaged: ")
-		require.Equal(t, contract.Work{Runs: contract.Runs{{Start: 3, End: 6}}}, found.Rest)
-		require.EqualValues(t, 6, found.Succeeded)
-		require.Zero(t, found.Failed)
+		require.Equal(t, contract.Work{Runs: contract.Runs{{Start: 3, End: 6}}}, found.Stages[0].Rest)
+		require.EqualValues(t, 6, found.Stages[0].Succeeded)
+		require.Zero(t, found.Stages[0].Failed)
 		mends(t, s)
 	})
 }
@@ -133,7 +133,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 		found, err := s.FindParts(t.Context(), nine)
 		require.NoError(t, err)
 		require.Empty(t, found.Damaged)
-		require.Equal(t, contract.Runs{{Start: 3, End: 6}}, found.Rest.Runs)
+		require.Equal(t, contract.Runs{{Start: 3, End: 6}}, found.Stages[0].Rest.Runs)
 		mends(t, s)
 		require.Empty(t, taken(t, tail), "each item once")
 	})
@@ -155,7 +155,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, maxDamaged+1)
 	require.Equal(t, "and 4 more", found.Damaged[maxDamaged])
-	require.Equal(t, contract.Whole(9), found.Rest)
+	require.Equal(t, contract.Whole(9), found.Stages[0].Rest)
 }
 
 // A part of a newer version is not damaged. It stays, and an older version says that it

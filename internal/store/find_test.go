@@ -16,15 +16,15 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 		in := contract.PartsInput{Parts: "p", Items: 10, Owner: contract.Owner{Task: "f", Items: 10}}
 		found, err := s.FindParts(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Whole(10)}, found)
+		require.Equal(t, contract.Found{Claim: found.Claim, Stages: []contract.FoundStage{{Rest: contract.Whole(10)}}}, found)
 		writePart(t, s, "p", value(0, "1"), fault(1, gpumux.FaultCrash), value(9, "1"))
 		writePart(t, s, "p", value(1, "1"), fault(2, gpumux.FaultTaskError))
 		put(t, s, "p/notes.txt", "not a part")
 		put(t, s, "p/damaged/"+strings.Repeat("0", writerDigits)+".000000.jsonl", "looked at before")
 		again, err := s.FindParts(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Work{Runs: contract.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
-			Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1, gpumux.FaultTaskError: 1}}, again)
+		require.Equal(t, contract.Found{Claim: found.Claim, Stages: []contract.FoundStage{{Rest: contract.Work{Runs: contract.Runs{{Start: 3, End: 9}}},
+			Counts: contract.Counts{Succeeded: 2, Failed: 2, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1, gpumux.FaultTaskError: 1}}}}}, again)
 		runs, err := s.Runs(ctx, "p")
 		require.NoError(t, err)
 		require.Equal(t, contract.Runs{{Start: 0, End: 3}, {Start: 9, End: 10}}, runs)

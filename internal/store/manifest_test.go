@@ -57,7 +57,7 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 		}
 		found, err := s.FindParts(t.Context(), in)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, found.Succeeded, "nothing was lost")
+		require.EqualValues(t, 1, found.Stages[0].Succeeded, "nothing was lost")
 	})
 }
 
@@ -77,7 +77,7 @@ func TestClaim_OfAnyEdition(t *testing.T) {
 		for range 2 {
 			found, err := s.FindParts(t.Context(), free)
 			require.NoError(t, err)
-			require.EqualValues(t, 1, found.Succeeded)
+			require.EqualValues(t, 1, found.Stages[0].Succeeded)
 			require.Equal(t, first.Claim, found.Claim)
 		}
 		_, err = s.FindParts(t.Context(), in)
@@ -210,7 +210,7 @@ func TestClaim_OfKeptResults(t *testing.T) {
 		later.Parts, later.Owner.Edition = "q", "e2"
 		found, err := s.FindParts(t.Context(), later)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, found.Succeeded)
+		require.EqualValues(t, 1, found.Stages[0].Succeeded)
 		require.NotEqual(t, first.Claim.ID, found.Claim.ID)
 		again, err := s.FindParts(t.Context(), later)
 		require.NoError(t, err)

@@ -38,15 +38,15 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 			require.NoError(t, a.Flush(t.Context()))
 			found, err := s.FindParts(t.Context(), contract.PartsInput{Parts: folder, Items: n})
 			require.NoError(t, err)
-			require.EqualValues(t, have, found.Succeeded)
-			require.EqualValues(t, want.Len(), found.Rest.Len())
-			require.Equal(t, len(want) > 1000, found.Rest.List != nil)
-			if found.Rest.List != nil {
+			require.EqualValues(t, have, found.Stages[0].Succeeded)
+			require.EqualValues(t, want.Len(), found.Stages[0].Rest.Len())
+			require.Equal(t, len(want) > 1000, found.Stages[0].Rest.List != nil)
+			if found.Stages[0].Rest.List != nil {
 				lists++
-				require.Empty(t, found.Rest.Runs)
+				require.Empty(t, found.Stages[0].Rest.Runs)
 			}
 			var got contract.Runs
-			for rest := found.Rest; rest.Len() > 0; {
+			for rest := found.Stages[0].Rest; rest.Len() > 0; {
 				size := 1 + rand.Int64N(1500)
 				before := rest.Len()
 				piece := rest.Take(size)

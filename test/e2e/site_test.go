@@ -197,7 +197,7 @@ func serve(t testing.TB, w *workers.Worker) {
 func (s *site) start(in gpumux.MapInput) client.WorkflowRun {
 	s.t.Helper()
 	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{
-		ID: "map-" + in.Task, TaskQueue: gpumux.Queue, StaticSummary: "map " + in.Task,
+		ID: "map-" + strings.ReplaceAll(in.Name(), " > ", "-"), TaskQueue: gpumux.Queue, StaticSummary: "map " + in.Name(),
 	}, gpumux.MapWorkflow, in)
 	require.NoError(s.t, err)
 	return run

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
+)
+
+// catalogPart is a part in the object catalog.json of a stage's folder: what there was
+// when its map began. Who needs older values than those that came since asks it.
+type catalogPart struct {
+	Writer string `json:"writer"`
+	Number int    `json:"number"`
+	First  int64  `json:"first"`
+	Last   int64  `json:"last"`
+}
+
+func (f *Folder) catalogKey() string { return f.key + "/catalog.json" }
+
+func (f *Folder) writeCatalog(ctx context.Context, parts []part) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	all := make([]catalogPart, len(parts))
+	for i, p := range parts {
+		all[i] = catalogPart{p.writer, p.number, p.First, p.Last}
+	}
+	text, _ := json.Marshal(all) // it always encodes
+	return f.in.Put(ctx, f.catalogKey(), text, objects.Creation{})
+}
+
+// Values calls take with the results of items of a stage, in order; each is take's to
+// keep. Where is as in contract.Values. Items that it does not call take with have no
+// result there any more; note gets each part that is to blame.
+func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contract.Written, take func(gpumux.Result) error, note func(error)) error {
+	names, err := f.named(ctx, runs, where)
+	if err != nil {
+		return err
+	}
+	lost := f.lost(ctx, note)
+	parts, err := f.heads(ctx, names, lost)
+	if err != nil {
+		return err
+	}
+	wanted := parts[:0]
+	for _, p := range parts {
+		if overlap(runs, p.First, p.Last) {
+			wanted = append(wanted, p)
+		}
+	}
+	for l, err := range f.walk(ctx, wanted, lost) {
+		if err != nil {
+			return err
+		}
+		if !runs.Has(l.Index) {
+			continue
+		}
+		r, err := results.ParseStored(bytes.Clone(l.text))
+		if err == nil {
+			err = take(r)
+		}
+		if err != nil {
+			return fmt.Errorf("read item %d in %s: %w", l.Index, f.in.Locate(f.key), err)
+		}
+	}
+	return nil
+}
+
+func overlap(runs contract.Runs, first, last int64) bool {
+	at, _ := runs.Find(first)
+	return at < len(runs) && runs[at].Start <= last
+}
+
+// named are the parts that may have results of the items.
+func (f *Folder) named(ctx context.Context, runs contract.Runs, where []contract.Written) (all []partName, err error) {
+	for _, w := range where {
+		from := Position{w.Writer, w.First}
+		if !from.Valid() {
+			return nil, fmt.Errorf("%q is no writer of parts", w.Writer)
+		}
+		for p := range from.parts {
+			if w.Last >= 0 && p.number > w.Last {
+				break
+			}
+			if w.Last < 0 { // of attempts that did not tell: up to the first that is not there
+				if exists, err := f.in.Exists(ctx, f.keyOf(p)); err != nil {
+					return nil, err
+				} else if !exists {
+					break
+				}
+			}
+			all = append(all, p)
+		}
+	}
+	if len(where) > 0 {
+		return all, nil
+	}
+	text, err := f.in.ReadAll(ctx, f.catalogKey(), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var catalog []catalogPart
+	if err == nil {
+		err = json.Unmarshal(text, &catalog)
+	}
+	for _, p := range catalog {
+		if overlap(runs, p.First, p.Last) {
+			all = append(all, partName{p.Writer, p.Number})
+		}
+	}
+	return all, err
+}
+
+// spend deletes a stage's folder, but for the values of items that failed later: another
+// try of them goes on from there.
+func (s *Store) spend(ctx context.Context, folder string, failed contract.Runs) error {
+	f, err := s.Folder(folder)
+	if err != nil {
+		return err
+	}
+	var parts []part
+	if len(failed) > 0 {
+		if parts, err = f.parts(ctx, skipLost); err != nil {
+			return err
+		}
+	}
+	kept := f.Append()
+	for l, err := range f.walk(ctx, parts, skipLost) {
+		if err != nil {
+			return err
+		}
+		if l.Kind != "" || !failed.Has(l.Index) {
+			continue
+		}
+		kept.pending = append(kept.pending, line{l.Outcome, bytes.Clone(l.text)})
+		if len(kept.pending) >= fullItems {
+			if err := kept.Flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := kept.Flush(ctx); err != nil {
+		return err
+	}
+	if kept.At() == (Position{kept.name.writer, 0}) && len(kept.growing) == 0 {
+		return s.Objects.DeleteAll(ctx, f.key)
+	}
+	for _, p := range parts {
+		if err := s.Objects.Delete(ctx, f.keyOf(p.partName)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

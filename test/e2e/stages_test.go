@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// TestStages_Kinds has maps of several stages, one after the other on the same workers.
+func TestStages_Kinds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	s.worker("gpu", 1)
+	s.each(map[string]func(*site){
+		"ValuesGoOn": valuesGoOn, "AFailedItemDoesNotGoOn": failedStays, "ThousandsInSegments": stagedSegments,
+	})
+}
+
+// staged is a map of stages, each task@pool.
+func staged(in gpumux.MapInput, stages ...gpumux.Stage) gpumux.MapInput {
+	in.Stages = stages
+	return in
+}
+
+func on(pool, task string) gpumux.Stage { return gpumux.Stage{Task: task, Ladder: []string{pool}} }
+
+func valuesGoOn(s *site) {
+	sum, err := s.run(staged(gpumux.MapInput{Items: items(1, 2, 3), WithItem: true}, on("cpu", "double"), on("gpu", "text"), on("cpu", "echo")))
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 3, sum.Succeeded)
+	require.Equal(s.t, "double > text > echo", sum.Task)
+	for i, r := range s.results(sum) {
+		require.Equal(s.t, strconv.Quote(strconv.Itoa(2*(i+1))+" "), string(r.Value))
+		require.Equal(s.t, strconv.Itoa(i+1), string(r.Item), "the map's own item")
+	}
+	require.Len(s.t, sum.Stages, 3)
+	for _, stage := range sum.Stages {
+		require.EqualValues(s.t, 3, stage.Succeeded, stage.Task)
+	}
+}
+
+func failedStays(s *site) {
+	sum, err := s.run(staged(gpumux.MapInput{Range: &gpumux.Range{End: 30}}, on("cpu", "fail"), on("gpu", "half"), on("cpu", "call")))
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 10, sum.Succeeded)
+	require.EqualValues(s.t, 20, sum.Failed)
+	for i, r := range s.results(sum) {
+		switch {
+		case i%3 == 0:
+			require.Equal(s.t, "fail", r.Fault.Task)
+		case i%2 == 1:
+			require.Equal(s.t, "half", r.Fault.Task)
+		default:
+			var call []json.RawMessage
+			require.NoError(s.t, json.Unmarshal(r.Value, &call))
+			require.Equal(s.t, strconv.Itoa(i/2)+".0", string(call[0]))
+		}
+	}
+	require.EqualValues(s.t, 10, sum.Stages[0].Failed)
+	require.EqualValues(s.t, 10, sum.Stages[1].Failed)
+	require.EqualValues(s.t, 10, sum.Stages[2].Succeeded)
+	require.Len(s.t, s.seen(), 10)
+}
+
+func stagedSegments(s *site) {
+	in := staged(gpumux.MapInput{Range: &gpumux.Range{End: 3000}, Chunk: 4}, on("cpu", "double"), on("gpu", "echo"))
+	sum, err := s.run(in)
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 3000, sum.Succeeded)
+	for i, r := range s.results(sum) {
+		require.Equal(s.t, strconv.Itoa(2*i), string(r.Value))
+	}
+}

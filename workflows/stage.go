@@ -1,0 +1,204 @@
+package workflows
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+const (
+	// A stage hands out nothing while aheadChunks times the next one's window waits in front
+	// of that, or aheadBytes of values, or firstAhead items while its pace is not known.
+	aheadChunks = 2
+	aheadBytes  = 256 << 20
+	firstAhead  = 1024
+	// chunkBytes bounds the values of the stage before that one chunk reads.
+	chunkBytes = 16 << 20
+)
+
+// stage is one task of a map, and the items that wait for it. A map with one task has one.
+type stage struct {
+	e  *engine
+	at int
+	in gpumux.MapInput
+
+	ladder *ladder
+	// items are those that travel inline. In a later stage they are the values of the one
+	// before as they come.
+	items []json.RawMessage
+	// parts is the folder of its results.
+	parts string
+	todo  contract.Backlog
+	sizer sizer
+	// asking says that no worker of its pools has answered yet.
+	asking bool
+	tally  tally
+	// beyond is how many items wait outside of this workflow.
+	beyond int64
+
+	inFlight int
+	// underWay is how many items are in flight, got how many results came back through the
+	// history, and gotInBytes what they weigh.
+	underWay        int64
+	got, gotInBytes int
+	// values is how many values in the store were weighed, weight their bytes.
+	values, weight int64
+}
+
+func newStage(e *engine, at int, in gpumux.MapInput) *stage {
+	s := &stage{e: e, at: at, in: in, sizer: newSizer(in)}
+	s.sizer.Staged = len(e.in.Stages) > 1
+	s.ladder = newLadder(in, func(ctx workflow.Context) {
+		e.changed = true
+		if e.onChange != nil {
+			e.onChange(ctx)
+		}
+	})
+	return s
+}
+
+func (s *stage) next() *stage {
+	if s.at+1 < len(s.e.stages) {
+		return s.e.stages[s.at+1]
+	}
+	return nil
+}
+
+func (s *stage) before() *stage {
+	if s.at > 0 {
+		return s.e.stages[s.at-1]
+	}
+	return nil
+}
+
+// upstream is how many items of this workflow have not come as far as the stage.
+func (s *stage) upstream() (items int64) {
+	for _, other := range s.e.stages[:s.at] {
+		items += other.todo.Items() + other.underWay
+	}
+	return items
+}
+
+// ready reports whether the stage has a chunk to hand out now. One that is smaller than it
+// should be waits for more items while every slot has another.
+func (s *stage) ready(ctx workflow.Context) bool {
+	now := workflow.Now(ctx)
+	s.sizer.Beyond, s.sizer.Spread = s.beyond+s.upstream(), s.e.spread()
+	if s.todo.Due(now) != 0 || s.inFlight >= s.sizer.Part() || s.room() < 1 {
+		return false
+	}
+	if s.upstream() == 0 || s.inFlight < s.sizer.count() {
+		return true
+	}
+	piece, left := s.todo[s.todo.First(now)], s.todo.Items()
+	return left >= min(s.sizer.Size(piece, left), s.readable())
+}
+
+// room is how many more items may go toward the next stage.
+func (s *stage) room() int64 {
+	next := s.next()
+	if next == nil {
+		return gpumux.MaxChunk
+	}
+	return next.ahead() - next.todo.Items() - s.underWay
+}
+
+// ahead is how many items may wait in front of the stage, so that its slots never do.
+func (s *stage) ahead() int64 {
+	items := max(firstAhead, 2*s.sizer.full())
+	if s.sizer.PerItem > 0 {
+		items = aheadChunks * int64(s.sizer.Part()) * max(1, s.sizer.full(), int64(s.sizer.longest()/s.sizer.PerItem))
+	}
+	if weight := s.before().itemWeight(); weight > 0 {
+		items = min(items, aheadBytes/weight)
+	}
+	return max(items, int64(s.sizer.count()), s.sizer.full())
+}
+
+// readable is how many values of the stage before one chunk may read.
+func (s *stage) readable() int64 {
+	before := s.before()
+	if before == nil || before.itemWeight() == 0 {
+		return gpumux.MaxChunk
+	}
+	return max(1, chunkBytes/before.itemWeight())
+}
+
+// itemWeight is the mean weight of a value in the store, 0 while none is known.
+func (s *stage) itemWeight() int64 { return s.weight / max(1, s.values) }
+
+func (s *stage) carry() contract.StageCarry {
+	return contract.StageCarry{
+		Todo: s.todo, Counts: s.tally.Counts, Chunks: s.tally.chunks, Busy: gpumux.Duration(s.tally.busy), Peak: s.tally.peaks.Known(),
+		Pace: s.sizer.Carry(), Slots: s.sizer.Slots, Passed: s.ladder.carry(), Values: s.values, Weight: s.weight,
+	}
+}
+
+func (s *stage) resume(c contract.StageCarry) {
+	s.todo, s.beyond, s.values, s.weight = c.Todo, c.Beyond, c.Values, c.Weight
+	s.ladder.resume(c.Passed)
+	s.tally = tally{}
+	s.tally.absorb(c)
+	s.sizer.Resume(c)
+}
+
+func (s *stage) absorb(ctx workflow.Context, done contract.StageCarry) {
+	s.ladder.resume(done.Passed)
+	s.tally.absorb(done)
+	s.sizer.Resume(done)
+	s.values, s.weight = done.Values, done.Weight
+	for _, piece := range done.Todo {
+		s.requeue(ctx, piece)
+	}
+}
+
+// stageStatus is how far a stage is in one workflow, as segments tell it to their map.
+type stageStatus struct {
+	contract.Counts
+	Chunks   int64 `json:"chunks"`
+	InFlight int   `json:"inFlight"`
+	Running  int64 `json:"running"`
+	// Waiting are the items in front of it, Raised those of them that wait to be tried again.
+	Waiting    int64    `json:"waiting,omitempty"`
+	Raised     int64    `json:"raised,omitempty"`
+	PassedOver []string `json:"passedOver,omitempty"`
+	// Left is how many items have no result yet, by rung.
+	Left []int64 `json:"left,omitempty"`
+}
+
+func (s *stage) status(now time.Time) stageStatus {
+	return stageStatus{
+		Counts: s.tally.Counts, Chunks: s.tally.chunks, InFlight: s.inFlight, Running: s.underWay, Waiting: s.todo.Items(),
+		Raised: s.todo.Waiting(now), PassedOver: s.ladder.passedOver(false), Left: s.ladder.left(s.todo),
+	}
+}
+
+func (t *stageStatus) add(other stageStatus) {
+	var counts contract.Counts
+	counts.Add(t.Succeeded, t.Failed, t.Faults)
+	counts.Add(other.Succeeded, other.Failed, other.Faults)
+	t.Counts = counts
+	t.Chunks, t.InFlight, t.Running = t.Chunks+other.Chunks, t.InFlight+other.InFlight, t.Running+other.Running
+	t.Waiting, t.Raised = t.Waiting+other.Waiting, t.Raised+other.Raised
+	for at, n := range other.Left {
+		t.Left[min(at, len(t.Left)-1)] += n
+	}
+	for _, pool := range other.PassedOver {
+		if !slices.Contains(t.PassedOver, pool) {
+			t.PassedOver = append(t.PassedOver, pool)
+		}
+	}
+}
+
+// progress is what people see of a stage that is so far in all workflows of the map.
+func (s *stage) progress(t stageStatus) gpumux.StageProgress {
+	return gpumux.StageProgress{
+		Task: s.in.Task, Ladder: s.in.Rungs(), Succeeded: t.Succeeded, Failed: t.Failed, Running: t.Running, Waiting: t.Waiting, InFlight: t.InFlight,
+		Chunks: t.Chunks, Slots: s.sizer.seen, ItemTime: gpumux.Duration(s.sizer.PerItem), Busy: gpumux.Duration(s.tally.busy), Peak: s.tally.peaks.Known(),
+	}
+}
