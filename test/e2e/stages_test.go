@@ -68,10 +68,10 @@ func failedStays(s *site) {
 }
 
 func stagedSegments(s *site) {
-	in := staged(gpumux.MapInput{Range: &gpumux.Range{End: 3000}, Chunk: 4}, on("cpu", "double"), on("gpu", "echo"))
+	in := staged(gpumux.MapInput{Range: &gpumux.Range{End: 1400}, Chunk: 4}, on("cpu", "double"), on("gpu", "echo"))
 	sum, err := s.run(in)
 	require.NoError(s.t, err)
-	require.EqualValues(s.t, 3000, sum.Succeeded)
+	require.EqualValues(s.t, 1400, sum.Succeeded)
 	for i, r := range s.results(sum) {
 		require.Equal(s.t, strconv.Itoa(2*i), string(r.Value))
 	}
