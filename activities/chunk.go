@@ -18,7 +18,6 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
@@ -177,11 +176,6 @@ func (a *attempt) readValues() error {
 			a.ledger.pass(r)
 			return nil
 		}
-		if r.Arrays != nil {
-			if r.Value, err = arrays.Text(r.Arrays); err != nil {
-				return err
-			}
-		}
 		at, _ := a.ledger.board.at(r.Index)
 		a.values[at] = r
 		a.ledger.labels[r.Index] = label{r.Key, r.Item}
@@ -192,7 +186,7 @@ func (a *attempt) readValues() error {
 	if err != nil {
 		return classify(err)
 	}
-	a.ledger.lose(func(at int64) bool { return a.values[at].Value == nil })
+	a.ledger.lose(func(at int64) bool { return a.values[at].Value == nil && a.values[at].Arrays == nil })
 	return nil
 }
 
@@ -256,7 +250,7 @@ func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 				}
 			}
 			value, over, err := s.ledger.take(index, value)
-			return !over && yield(calls.Item{Index: index, Value: value}, err)
+			return !over && yield(calls.Item{Index: index, Value: value, Arrays: s.arraysAt(index)}, err)
 		}
 		if s.chunk.Source != nil {
 			if err := s.Store.Sources.Pick(s.calling, *s.chunk.Source, s.items, give); err != nil {
@@ -284,6 +278,14 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 		return a.values[at].Value
 	}
 	return a.chunk.Items[at]
+}
+
+func (a *attempt) arraysAt(index int64) []byte {
+	if a.values == nil {
+		return nil
+	}
+	at, _ := a.ledger.board.at(index)
+	return a.values[at].Arrays
 }
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
