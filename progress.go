@@ -132,7 +132,11 @@ func Advice(stages []StageProgress) string {
 		return ""
 	}
 	s, other := stages[slow], stages[next]
-	return fmt.Sprintf("%s waits for %s: %d slots give %.3g/s, %d would keep up with %.3g/s", other.Task, s.Task, s.Slots, s.Rate(),
+	slots := fmt.Sprintf("%d slots give", s.Slots)
+	if s.Slots == 1 {
+		slots = "1 slot gives"
+	}
+	return fmt.Sprintf("%s waits for %s: %s %.3g/s, %d would keep up with %.3g/s", other.Task, s.Task, slots, s.Rate(),
 		int(math.Ceil(float64(s.Slots)*other.Rate()/s.Rate())), other.Rate())
 }
 

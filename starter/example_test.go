@@ -63,8 +63,8 @@ func ExampleStarter_Start() {
 		}
 	}
 	// Output:
-	// items: nothing to map over; give one of items (may be empty: []), source and range
 	// ladder[0]: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
+	// items: nothing to map over; give one of items (may be empty: []), source and range
 }
 
 // Watch shows how far a map is until it is over.

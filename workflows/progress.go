@@ -53,7 +53,6 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 	var peaks gpumux.Peaks
 	var counts contract.Counts
 	left := map[string]int64{}
-	waits := m.in.Rungs()
 	asking := false
 	for at, t := range m.stages(now) {
 		s := e.stages[at]
@@ -69,9 +68,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 				p.PassedOver = append(p.PassedOver, pool)
 			}
 		}
-		if s.asking && !asking || at == 0 || len(t.PassedOver) == len(s.ladder.rungs) {
-			waits, asking = s.in.Rungs(), s.asking
-		}
+		asking = asking || s.asking
 		if len(e.stages) > 1 {
 			p.Stages = append(p.Stages, s.progress(t))
 		}
@@ -87,7 +84,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		recent.add(m.segments.open[id].last.Recent)
 	}
 	p.Recent = recent.recent
-	p.WaitingFor = contract.WaitingFor(p, waits, asking, len(m.segments.open) > 0)
+	p.WaitingFor = contract.WaitingFor(p, m.in.Pools(), asking, len(m.segments.open) > 0)
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
 	}
