@@ -146,14 +146,6 @@ func (e *engine) chunks() (n int64) {
 	return n
 }
 
-// spread is how many slots all stages have.
-func (e *engine) spread() (n int) {
-	for _, s := range e.stages {
-		n += s.sizer.count()
-	}
-	return n
-}
-
 // settled waits until nothing is in flight, also in a workflow that was cancelled.
 func settled(ctx workflow.Context, idle func() bool) error {
 	rest, done := workflow.NewDisconnectedContext(ctx)

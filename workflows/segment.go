@@ -164,7 +164,6 @@ func (s *segments) nextItems() int64 {
 	e := s.owner.engine
 	left, perItem := e.left(), 0.0 // chunks
 	for _, stage := range e.stages {
-		stage.sizer.Spread = e.spread()
 		perItem += 1 / float64(stage.sizer.Size(contract.Piece{}, left))
 	}
 	want := min(max(1, int64(segmentChunks/perItem)), left)

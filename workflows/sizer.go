@@ -15,9 +15,8 @@ const (
 	longestChunk   = 10 * time.Second
 	longestPerSlot = 20 * time.Millisecond
 	minLongest     = time.Second
-	// stagedLongest takes its place in a map of several stages: while the first chunks of one
-	// run, the next has nothing. All slots together make its chunks longer.
-	stagedLongest = 100 * time.Millisecond
+	// shortLongest takes its place where the next stage would wait for the end of the chunk.
+	shortLongest = 100 * time.Millisecond
 	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
 	// each slot, up to maxShortest: a small server hands out some 150 chunks a second. The
 	// smaller the map's share of the slots, the longer its shortest chunk: while other maps
@@ -93,9 +92,9 @@ type sizer struct {
 	Share int
 	// Beyond is how many items wait elsewhere.
 	Beyond int64
-	// Staged says that the map has several stages, Spread how many slots all have.
-	Staged bool
-	Spread int
+	// Soon is the longest that a chunk may take while the next stage waits for its items; 0:
+	// it does not.
+	Soon time.Duration
 }
 
 func newSizer(in gpumux.MapInput) sizer {
@@ -225,13 +224,14 @@ func (s *sizer) share() int {
 }
 
 func (s *sizer) longest() time.Duration {
-	if s.Staged {
-		return min(max(stagedLongest, time.Duration(s.Spread)*longestPerSlot), longestChunk)
+	least, most := minLongest, longestChunk
+	if s.Soon > 0 {
+		least, most = min(minLongest, s.Soon), min(longestChunk, max(s.Soon, time.Duration(s.count())*longestPerSlot))
 	}
 	if s.flight == 0 {
-		return longestChunk // of workers that do not tell for how long they held a chunk
+		return most // of workers that do not tell for how long they held a chunk
 	}
-	return min(max(minLongest, time.Duration(s.count())*longestPerSlot), longestChunk)
+	return min(max(least, time.Duration(s.count())*longestPerSlot), most)
 }
 
 // Wait is how long to wait for a finished chunk before the window is widened; 0 means for

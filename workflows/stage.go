@@ -12,11 +12,14 @@ import (
 )
 
 const (
-	// A stage hands out nothing while aheadChunks times the next one's window waits in front
-	// of that, or aheadBytes of values, or firstAhead items while its pace is not known.
-	aheadChunks = 2
-	aheadBytes  = 256 << 20
-	firstAhead  = 1024
+	// What waits in front of a stage is bounded by twice its window in chunks of aheadTime, or
+	// by firstAhead items while its pace is not known, and by aheadBytes of values.
+	aheadTime  = time.Second
+	aheadBytes = 256 << 20
+	firstAhead = 1024
+	// muchFaster is how much faster than a stage the next one is if it will wait for items
+	// however soon they come.
+	muchFaster = 1.25
 	// chunkBytes bounds the values of the stage before that one chunk reads.
 	chunkBytes = 16 << 20
 )
@@ -52,7 +55,6 @@ type stage struct {
 
 func newStage(e *engine, at int, in gpumux.MapInput) *stage {
 	s := &stage{e: e, at: at, in: in, sizer: newSizer(in)}
-	s.sizer.Staged = len(e.in.Stages) > 1
 	s.ladder = newLadder(in, func(ctx workflow.Context) {
 		e.changed = true
 		if e.onChange != nil {
@@ -85,18 +87,44 @@ func (s *stage) upstream() (items int64) {
 }
 
 // ready reports whether the stage has a chunk to hand out now. One that is smaller than it
-// should be waits for more items while every slot has another.
+// should be waits: for more items while every slot has another, or for more room.
 func (s *stage) ready(ctx workflow.Context) bool {
 	now := workflow.Now(ctx)
-	s.sizer.Beyond, s.sizer.Spread = s.beyond+s.upstream(), s.e.spread()
-	if s.todo.Due(now) != 0 || s.inFlight >= s.sizer.Part() || s.room() < 1 {
+	s.sizer.Beyond, s.sizer.Soon = s.beyond+s.upstream(), s.soon()
+	if s.todo.Due(now) != 0 || s.inFlight >= s.sizer.Part() {
 		return false
 	}
-	if s.upstream() == 0 || s.inFlight < s.sizer.count() {
-		return true
-	}
 	piece, left := s.todo[s.todo.First(now)], s.todo.Items()
-	return left >= min(s.sizer.Size(piece, left), s.readable())
+	size := min(s.sizer.Size(piece, left), s.readable())
+	if next := s.next(); next != nil && s.room() < min(size, left, (next.ahead()+1)/2) {
+		return false
+	}
+	return left >= size || s.upstream() == 0 || s.inFlight < s.sizer.count()
+}
+
+// soon is how soon the next stage should have items: before it has run what it has, unless
+// it is so fast that it waits in any case. 0: it does not matter.
+func (s *stage) soon() time.Duration {
+	next := s.next()
+	if next == nil {
+		return 0
+	}
+	mine, its := s.rate(), next.rate()
+	if mine > 0 && its > muchFaster*mine {
+		return 0
+	}
+	if its == 0 {
+		return shortLongest
+	}
+	return max(shortLongest, time.Duration(float64(next.todo.Items()+next.underWay)/its*float64(time.Second)))
+}
+
+// rate is how many items a second the stage's slots do, 0 while unknown.
+func (s *stage) rate() float64 {
+	if s.sizer.PerItem == 0 {
+		return 0
+	}
+	return float64(s.sizer.count()) / s.sizer.PerItem.Seconds()
 }
 
 // room is how many more items may go toward the next stage.
@@ -112,7 +140,7 @@ func (s *stage) room() int64 {
 func (s *stage) ahead() int64 {
 	items := max(firstAhead, 2*s.sizer.full())
 	if s.sizer.PerItem > 0 {
-		items = aheadChunks * int64(s.sizer.Part()) * max(1, s.sizer.full(), int64(s.sizer.longest()/s.sizer.PerItem))
+		items = 2 * int64(s.sizer.Part()) * max(1, s.sizer.full(), int64(aheadTime/s.sizer.PerItem))
 	}
 	if weight := s.before().itemWeight(); weight > 0 {
 		items = min(items, aheadBytes/weight)
