@@ -49,11 +49,6 @@ func retry(fault *gpumux.Fault, delay time.Duration) error {
 // final returns the error that ends the map.
 func final(fault *gpumux.Fault) error { return &ending{fault: fault} }
 
-func isFinal(err error) bool {
-	ended, ok := errors.AsType[*ending](err)
-	return isCanceled(err) || ok && !ended.again
-}
-
 // failure turns an ending into an error of an activity, and leaves other errors as they
 // are.
 func failure(err error) error {

@@ -2,11 +2,9 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -34,9 +32,4 @@ func every(pause time.Duration, f func()) (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-done }
-}
-
-// isCanceled reports whether nobody waits for an activity any more.
-func isCanceled(err error) bool {
-	return temporal.IsCanceledError(err) || errors.Is(err, context.Canceled)
 }

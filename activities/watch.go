@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
@@ -46,7 +48,7 @@ func (w *Watch) watchPool(ctx context.Context, in contract.WatchInput) (bool, er
 			stop, stopping, every = nil, true, 100*time.Millisecond
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
-			if isCanceled(cause) {
+			if temporal.IsCanceledError(cause) || errors.Is(cause, context.Canceled) {
 				// The caller has its answer. An error would only reach the worker's log.
 				cause = nil
 			}

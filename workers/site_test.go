@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 func onlyCPU(t testing.TB) *gpu.Inventory {
@@ -32,11 +31,4 @@ func site(t testing.TB) string {
 	write("train", "#!/bin/sh\ncat\n", 0o755)
 	write("plain.txt", "no program\n", 0o644)
 	return dir
-}
-
-// load writes a file into the site and reads it as the command does.
-func load(t testing.TB, dir, text string) (config.Config, error) {
-	path := filepath.Join(dir, "gpumux.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	return config.Load(path)
 }

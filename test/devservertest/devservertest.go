@@ -55,21 +55,6 @@ func Namespace(t testing.TB) string {
 	return name
 }
 
-// Start starts a server for this test alone and stops it with the test, on free ports.
-func Start(t testing.TB, o devserver.Options) *devserver.Server {
-	t.Helper()
-	s, err := devserver.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // Dial connects a client that logs nothing. It is closed with the test.
 func Dial(t testing.TB, s *devserver.Server, namespace string) client.Client {
 	t.Helper()
