@@ -76,7 +76,6 @@ internal/calls                   .
 codec
 gpu                              . internal/mps
 internal/mps
-task                             . internal/text internal/wire
 internal/wire                    . internal/arrays internal/names internal/text
 internal/arrays                  internal/text
 .                                internal/names internal/strict internal/text
@@ -135,7 +134,7 @@ func TestLayers_ThePublicFace(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "task", "workers", "workers/config", "workflows",
+		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "workers", "workers/config", "workflows",
 		"workflows/workflowstest",
 	}, public)
 }

@@ -25,7 +25,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("*/README.md")
 	require.NoError(t, err)
-	require.Len(t, names, 14)
+	require.Len(t, names, 13)
 	names = append(names, "README.md", "../deploy/README.md", "../docs/start.md", "../docs/tasks.md", "../docs/workflows.md")
 	all := map[string]string{}
 	for _, name := range names {
@@ -85,7 +85,7 @@ func TestPages_ShowTheCodeThatRuns(t *testing.T) {
 }
 
 func TestWorkerFiles_Load(t *testing.T) {
-	for _, name := range []string{"command/gpumux.yaml", "gotask/gpumux.yaml", "llm/gpumux.yaml"} {
+	for _, name := range []string{"command/gpumux.yaml", "llm/gpumux.yaml"} {
 		config, err := config.Load(name)
 		require.NoError(t, err)
 		require.NotEmpty(t, config.Tasks)

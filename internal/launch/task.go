@@ -42,7 +42,7 @@ type Task struct {
 	Command []string
 	// Text takes a command's output as one JSON string instead of as JSON.
 	Text bool
-	// Program is a task process that speaks the wire, such as one made with task.Serve.
+	// Program is a task process that speaks the wire.
 	Program []string
 	// Dir is the working folder. Default: the worker's.
 	Dir string

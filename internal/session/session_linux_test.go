@@ -17,16 +17,14 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 	"github.com/gpumux/gpumux/internal/wire"
-	"github.com/gpumux/gpumux/task"
 )
 
 // TestMain also is the task process of the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv("GPUMUX_TEST_PROGRAM") == "task" {
-		if task.Serve(context.Background(), map[string]task.Handler{
-			"square": task.Func(func(_ context.Context, n int) (int, error) { return n * n, nil }),
-		}) != nil {
+		if wiretest.Serve(func(item json.RawMessage) (json.RawMessage, error) { return append(item, '0'), nil }) != nil {
 			os.Exit(1)
 		}
 		return
@@ -37,7 +35,7 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, o session.Options) *session.Session {
 	t.Helper()
 	o.Name, o.Device, o.StartLimit, o.Log = "cpu/0", "CPU", time.Minute, zap.NewNop()
-	task := launch.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
+	task := launch.Task{Name: "tenfold", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
 	p, err := session.Start(t.Context(), task, o, nil)
 	require.NoError(t, err)
 	return p
@@ -48,7 +46,7 @@ func TestSession_FromItsStartToItsEnd(t *testing.T) {
 	_, evidence, _ := p.Greet(t.Context())
 	require.Nil(t, evidence)
 	require.True(t, p.Say(wire.Run{Run: 1, Attempts: 1, Items: []json.RawMessage{[]byte("7")}}))
-	require.Equal(t, "49", string((<-p.Heard).(wire.Results).Values[0]))
+	require.Equal(t, "70", string((<-p.Heard).(wire.Results).Values[0]))
 
 	p.End(true, time.Minute)
 	require.Equal(t, 0, p.Process.Status.ExitCode(), "it was asked, and ended by itself")

@@ -2,6 +2,7 @@ package slot_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
-	"github.com/gpumux/gpumux/task"
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 )
 
 // TestMain is also the programs that tests start, such as a worker to kill and a task
@@ -41,13 +42,12 @@ func TestMain(m *testing.M) {
 	case "forking":
 		forking()
 	case "task":
-		err := task.Serve(context.Background(), map[string]task.Handler{
-			"square": task.Func(func(_ context.Context, n int) (int, error) {
-				if n < 0 {
-					return 0, errors.New("negative")
-				}
-				return n * n, nil
-			}),
+		err := wiretest.Serve(func(item json.RawMessage) (json.RawMessage, error) {
+			n, err := strconv.Atoi(string(item))
+			if n < 0 {
+				err = errors.New("negative")
+			}
+			return strconv.AppendInt(nil, int64(n*n), 10), err
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -196,7 +197,8 @@ func TestConn_Write_FromManyGoroutines(t *testing.T) {
 func ends(t testing.TB) (worker, process *Conn) {
 	near, file, err := Pair()
 	require.NoError(t, err)
-	far, err := stream(file)
+	far, err := net.FileConn(file)
+	file.Close()
 	require.NoError(t, err)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return NewWorker(near), NewProcess(far)

@@ -25,10 +25,12 @@ func Pair() (worker net.Conn, process *os.File, err error) {
 		return nil, nil, fmt.Errorf("open a socket pair for a task process: %w", os.NewSyscallError("socketpair", err))
 	}
 	process = os.NewFile(uintptr(ends[1]), "wire")
-	worker, err = stream(os.NewFile(uintptr(ends[0]), "wire"))
+	near := os.NewFile(uintptr(ends[0]), "wire")
+	defer near.Close()
+	worker, err = net.FileConn(near)
 	if err != nil {
 		process.Close()
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("use a descriptor as the socket of a task process: %w", err)
 	}
 	return worker, process, nil
 }
@@ -60,22 +62,3 @@ func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
 func (p pipes) SyscallConn() (syscall.RawConn, error) { return p.write.SyscallConn() }
 
 func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }
-
-// stream takes over a socket from file, which is closed.
-func stream(file *os.File) (net.Conn, error) {
-	defer file.Close()
-	conn, err := net.FileConn(file)
-	if err != nil {
-		return nil, fmt.Errorf("use descriptor as a socket: %w", err)
-	}
-	return conn, nil
-}
-
-// Inherited is the socket that the worker left to this process as Descriptor.
-func Inherited() (io.ReadWriteCloser, error) {
-	socket, err := stream(os.NewFile(Descriptor, "wire"))
-	if err != nil {
-		return nil, fmt.Errorf("descriptor %d: %w", Descriptor, err)
-	}
-	return socket, nil
-}

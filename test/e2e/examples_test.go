@@ -172,10 +172,6 @@ func TestLong_ExamplesPrintWhatTheirReadmesShow(t *testing.T) {
 			e.build("cc -O2 -o bin/pi examples/command/pi.c")
 			e.work("examples/command/gpumux.yaml")
 		},
-		"gotask": func(e *example) {
-			e.build("go build -o bin/primes ./examples/gotask")
-			e.work("examples/gotask/gpumux.yaml")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/task"
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -21,9 +20,7 @@ func init() {
 	if os.Getenv(envTask) == "" {
 		return
 	}
-	err := task.Serve(context.Background(), map[string]task.Handler{
-		"echo": func(_ context.Context, item json.RawMessage) (json.RawMessage, error) { return item, nil },
-	})
+	err := wiretest.Serve(func(item json.RawMessage) (json.RawMessage, error) { return item, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -1,5 +1,5 @@
-// Package wiretest is the worker's side of a task process in any language, for the tests
-// of its runtime.
+// Package wiretest has both sides of the wire, for tests: the worker's side of a task
+// process in any language, and a task process in Go.
 //
 // It owns the process, its wire and its output. It never starts one without a test.
 package wiretest
