@@ -172,14 +172,20 @@ func (b *budget) chunks(ctx workflow.Context) int {
 	return (historyEvents-workflow.GetInfo(ctx).GetCurrentHistoryLength())/chunkEvents - b.pending
 }
 
-// minItems is how many items a chunk has at least, so that the history has room for all.
+// minItems is how many items a chunk of a stage that learns its size has at least, so that
+// the history has room for all. The last chunk of each stage may have fewer.
 func (b *budget) minItems(ctx workflow.Context) int64 {
-	left, chunks := int64(0), int64(max(1, b.chunks(ctx)))
+	left, chunks := int64(0), int64(b.chunks(ctx))
 	for _, e := range b.engines {
 		for _, s := range e.stages {
-			left += s.todo.Items() + s.upstream()
+			if items, size := s.todo.Items()+s.upstream(), int64(s.in.Chunk); size > 0 {
+				chunks -= (items + size - 1) / size
+			} else {
+				left, chunks = left+items, chunks-min(1, items)
+			}
 		}
 	}
+	chunks = max(1, chunks)
 	return (left + chunks - 1) / chunks
 }
 

@@ -18,7 +18,10 @@ import (
 func (s *stage) hand(ctx workflow.Context) bool {
 	at := s.todo.First(workflow.Now(ctx))
 	piece, left := s.todo[at], s.todo.Items()
-	size, forced, inHistory := min(s.sizer.Size(piece, left), s.readable(), s.room()), false, s.parts == ""
+	size, forced, inHistory := min(s.sizer.Size(piece, left), s.readable()), false, s.parts == ""
+	if s.in.Chunk == 0 {
+		size = min(size, s.room(ctx))
+	}
 	if inHistory && s.in.Chunk == 0 {
 		if floor := s.e.budget.minItems(ctx); floor > size {
 			size, forced = floor, true
@@ -118,7 +121,8 @@ func (s *stage) dispatch(ctx workflow.Context, piece contract.Piece, forced bool
 		Together: s.sizer.Together(), Guessed: !s.sizer.Informed && (s.inFlight > 0 || len(s.todo) > 0),
 	}
 	if s.at == 0 {
-		chunk.Source, chunk.Range, chunk.Key, chunk.WithItem = e.source, s.in.Range, s.in.Key, s.in.WithItem
+		chunk.Source, chunk.Range, chunk.Key = e.source, s.in.Range, s.in.Key
+		chunk.WithItem = s.in.WithItem && (s.parts != "" || s.next() == nil) // else the history has it already
 	} else if s.parts != "" {
 		chunk.Values = &contract.Values{Folder: s.before().parts, Parts: piece.From}
 	}
@@ -210,7 +214,7 @@ func (s *stage) take(ctx workflow.Context, results []gpumux.Result) error {
 			next.todo.Add(contract.Piece{Work: contract.Work{Runs: contract.Runs{{Start: r.Index, End: r.Index + 1}}}})
 			continue
 		}
-		if s.at > 0 {
+		if len(s.e.stages) > 1 {
 			r.Key, r.Item = contract.Label(s.e.first().items[r.Index], s.e.in.Key, s.e.in.WithItem)
 		}
 		final = append(final, r)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 	return values, nil
 }
 
-// Map runs the input's task over the items on the pools of its ladder. It is called from
+// Map runs the input's task, or stages, over the items on the pools of its ladder. It is called from
 // workflow code and needs a gpumux worker on the pools, not in the caller's process. The
 // input has no items, source, range or output; its other options are those of
 // MapSource.
@@ -104,6 +105,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		if err := reducing.check(ctx); err != nil {
 			return unwrapFault(err)
 		}
+		e.checkLater(ctx)
 		if err := e.run(ctx); err != nil {
 			return err
 		}
@@ -123,6 +125,17 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 	}
 	summary.Elapsed = gpumux.Duration(workflow.Now(ctx).Sub(started))
 	return Mapped[Out]{Results: results, Summary: summary}, nil
+}
+
+// checkLater ends the map before a later stage has an item if no worker knows its task.
+func (e *engine) checkLater(ctx workflow.Context) {
+	for _, s := range e.stages[1:] {
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			found, err := s.askEdition(ctx, s.in.Task)
+			s.in.Edition, e.changed = cmp.Or(s.in.Edition, found.Edition), true
+			e.fail(err)
+		})
+	}
 }
 
 // inlineInput is the input of Map with its items. The limits of an input's own items do

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -96,10 +97,10 @@ func (s *stage) ready(ctx workflow.Context) bool {
 	}
 	piece, left := s.todo[s.todo.First(now)], s.todo.Items()
 	size := min(s.sizer.Size(piece, left), s.readable())
-	if next := s.next(); next != nil && s.room() < min(size, left, (next.ahead()+1)/2) {
+	if next := s.next(); next != nil && s.room(ctx) < min(size, left, (next.ahead(ctx)+1)/2) {
 		return false
 	}
-	return left >= size || s.upstream() == 0 || s.inFlight < s.sizer.count()
+	return s.upstream() == 0 || left >= s.floor(ctx) && (left >= size || s.inFlight < s.sizer.count())
 }
 
 // soon is how soon the next stage should have items: before it has run what it has, unless
@@ -127,25 +128,36 @@ func (s *stage) rate() float64 {
 	return float64(s.sizer.count()) / s.sizer.PerItem.Seconds()
 }
 
+// floor is how many items a chunk waits for while more may come: where values travel in
+// the history, it has no room for any number of chunks.
+func (s *stage) floor(ctx workflow.Context) int64 {
+	if s.parts != "" {
+		return 1
+	}
+	return cmp.Or(int64(s.in.Chunk), s.e.budget.minItems(ctx))
+}
+
 // room is how many more items may go toward the next stage.
-func (s *stage) room() int64 {
+func (s *stage) room(ctx workflow.Context) int64 {
 	next := s.next()
 	if next == nil {
 		return gpumux.MaxChunk
 	}
-	return next.ahead() - next.todo.Items() - s.underWay
+	return next.ahead(ctx) - next.todo.Items() - s.underWay
 }
 
 // ahead is how many items may wait in front of the stage, so that its slots never do.
-func (s *stage) ahead() int64 {
-	items := max(firstAhead, 2*s.sizer.full())
+func (s *stage) ahead(ctx workflow.Context) int64 {
+	chunk := max(1, s.sizer.full(), int64(s.in.Chunk))
+	items := max(firstAhead, 2*chunk)
 	if s.sizer.PerItem > 0 {
-		items = 2 * int64(s.sizer.Part()) * max(1, s.sizer.full(), int64(aheadTime/s.sizer.PerItem))
+		items = 2 * int64(s.sizer.Part()) * max(chunk, int64(aheadTime/s.sizer.PerItem))
 	}
 	if weight := s.before().itemWeight(); weight > 0 {
 		items = min(items, aheadBytes/weight)
 	}
-	return max(items, int64(s.sizer.count()), s.sizer.full())
+	// Twice: while fewer than its floor wait here, the stage before must have room.
+	return max(items, int64(s.sizer.count()), chunk, 2*s.floor(ctx))
 }
 
 // readable is how many values of the stage before one chunk may read.

@@ -31,7 +31,9 @@ type worker struct {
 	perItem time.Duration
 	odd     func(contract.Chunk, string) (*contract.ChunkResult, error)
 	stored  map[int64]bool
-	lists   map[string][]int64
+	// staged are those that have a value in stages before the last, by the stage's folder.
+	staged map[string]map[int64]bool
+	lists  map[string][]int64
 	// lose is called with what is stored when results are merged.
 	lose  func(stored map[int64]bool)
 	items int64
@@ -63,13 +65,30 @@ func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResul
 	for _, i := range w.indices(c.Work) {
 		if c.Parts != "" {
 			w.mu.Lock()
-			w.stored[i] = true
+			w.folder(c.Parts, c.Feeds)[i] = true
 			w.mu.Unlock()
+			if c.Feeds {
+				result.Done.Add(i)
+			}
 			continue
 		}
 		result.Results = append(result.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
 	}
+	if c.Feeds && c.Parts != "" {
+		result.Written, result.Bytes = []contract.Written{{Writer: "w1"}}, 10*n
+	}
 	return result, nil
+}
+
+// folder is which items have a result in a folder. The caller holds the lock.
+func (w *worker) folder(parts string, feeds bool) map[int64]bool {
+	if !feeds {
+		return w.stored
+	}
+	if w.staged[parts] == nil {
+		w.staged[parts] = map[int64]bool{}
+	}
+	return w.staged[parts]
 }
 
 // indices returns the items of a piece of work.
@@ -116,10 +135,15 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	if w.stored == nil {
 		w.stored = map[int64]bool{}
 	}
+	if w.staged == nil {
+		w.staged = map[string]map[int64]bool{}
+	}
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(contract.RunChunk))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if w.asked++; in.Task == w.unknown {
 			return contract.Edition{}, temporal.NewApplicationErrorWithOptions("no task", "bad_input", temporal.ApplicationErrorOptions{
 				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.FaultBadInput, Message: "no task"}}})
@@ -132,16 +156,26 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		found := contract.FoundStage{Counts: contract.Counts{Succeeded: int64(len(w.stored))}}
+		found := contract.Found{Claim: contract.Claim{ID: "claim", Store: "store"}, Stages: make([]contract.FoundStage, len(in.Stages)+1)}
+		for at, parts := range in.Stages {
+			found.Stages[at].Succeeded = int64(len(w.folder(parts, true)))
+		}
+		found.Stages[len(in.Stages)].Succeeded = int64(len(w.stored))
 		for i := range in.Items {
+			at := len(in.Stages)
+			for at > 0 && !w.folder(in.Stages[at-1], true)[i] {
+				at--
+			}
 			if !w.stored[i] {
-				found.Rest.Runs.Add(i)
+				found.Stages[at].Rest.Runs.Add(i)
 			}
 		}
-		if len(found.Rest.Runs) > 1000 {
-			found.Rest = w.list(found.Rest.Runs)
+		for at := range found.Stages {
+			if s := &found.Stages[at]; len(s.Rest.Runs) > 1000 {
+				s.Rest = w.list(s.Rest.Runs)
+			}
 		}
-		return contract.Found{Claim: contract.Claim{ID: "claim", Store: "store"}, Stages: []contract.FoundStage{found}}, nil
+		return found, nil
 	}, name(contract.FindParts))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ListInput) (contract.Work, error) {
 		w.mu.Lock()

@@ -147,10 +147,10 @@ func TestNexus_AnotherNamespaceMaps(t *testing.T) {
 	defer cancel()
 
 	var got asked
-	run := n.start(t, "unnamed", gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"cpu"}})
+	run := n.start(t, "unnamed", staged(gpumux.MapInput{Items: items(1, 2, 3)}, on("cpu", "double"), on("cpu", "double")))
 	require.NoError(t, run.Get(ctx, &got))
 	require.EqualValues(t, 3, got.Summary.Succeeded)
-	require.JSONEq(t, "6", string(got.Summary.Results[2].Value))
+	require.JSONEq(t, "12", string(got.Summary.Results[2].Value))
 	namespace, id := n.linked(t, run)
 	require.Equal(t, s.namespace, namespace)
 	described, err := s.client.DescribeWorkflowExecution(ctx, id, "")

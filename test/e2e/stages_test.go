@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workflows"
 )
 
 // TestStages_Kinds has maps of several stages, one after the other on the same workers.
@@ -17,7 +20,7 @@ func TestStages_Kinds(t *testing.T) {
 	s.worker("cpu", 2)
 	s.worker("gpu", 1)
 	s.each(map[string]func(*site){
-		"ValuesGoOn": valuesGoOn, "AFailedItemDoesNotGoOn": failedStays, "ThousandsInSegments": stagedSegments,
+		"ValuesGoOn": valuesGoOn, "AFailedItemDoesNotGoOn": failedStays, "ThousandsInSegments": stagedSegments, "InAWorkflow": stagesInAWorkflow,
 	})
 }
 
@@ -75,4 +78,31 @@ func stagedSegments(s *site) {
 	for i, r := range s.results(sum) {
 		require.Equal(s.t, strconv.Itoa(2*i), string(r.Value))
 	}
+}
+
+// In a workflow the values of stages travel through its history. A task that nobody knows
+// ends the map, also that of a later stage.
+func stagesInAWorkflow(s *site) {
+	service(s.t, s.client, map[string]any{"staged": func(ctx workflow.Context, in gpumux.MapInput) (workflows.Mapped[string], error) {
+		return workflows.Map[int, string](ctx, in, []int{1, 2, 3, 4})
+	}})
+	start := func(in gpumux.MapInput) client.WorkflowRun {
+		run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "staged", in)
+		require.NoError(s.t, err)
+		return run
+	}
+	var mapped workflows.Mapped[string]
+	require.NoError(s.t, start(staged(gpumux.MapInput{}, on("cpu", "fail"), on("gpu", "double"), on("cpu", "text"))).Get(s.t.Context(), &mapped))
+	for i, r := range mapped.Results {
+		if i == 2 {
+			require.Equal(s.t, "fail", r.Fault.Task)
+			continue
+		}
+		require.Equal(s.t, strconv.Itoa(2*(i+1))+" ", r.Value)
+	}
+	require.Len(s.t, mapped.Summary.Stages, 3)
+
+	err := start(staged(gpumux.MapInput{}, on("cpu", "double"), on("gpu", "nobody"))).Get(s.t.Context(), nil)
+	require.Equal(s.t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
+	require.ErrorContains(s.t, err, "nobody")
 }
