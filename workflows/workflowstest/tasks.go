@@ -133,7 +133,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if err != nil {
 		return gpumux.Summary{}, refused(err.Error())
 	}
-	results, err := t.each(in.Task, items)
+	results, stages, err := t.through(in, items)
 	if err != nil {
 		return gpumux.Summary{}, err
 	}
@@ -143,8 +143,11 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 			results[i].Key = keys[i]
 		}
 	}
-	summary := gpumux.Summary{Task: in.Task, Items: int64(len(items)), Chunks: 1}
+	summary := gpumux.Summary{Task: in.Name(), Items: int64(len(items)), Chunks: int64(len(stages))}
 	summary.Succeeded, summary.Failed, summary.Faults = count(results)
+	if len(stages) > 1 {
+		summary.Stages = stages
+	}
 	if in.Reduce != "" {
 		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
 	}
@@ -156,6 +159,33 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	defer t.mu.Unlock()
 	t.results[summary.Output] = results
 	return summary, nil
+}
+
+// through takes items through the stages of a map. A fault ends the way of its item.
+func (t *Tasks) through(in gpumux.MapInput, items []json.RawMessage) (results []gpumux.Result, stages []gpumux.StageProgress, err error) {
+	results = make([]gpumux.Result, len(items))
+	for i, item := range items {
+		results[i] = gpumux.Result{Index: int64(i), Value: item}
+	}
+	for _, step := range in.Steps() {
+		at, inputs := []int{}, []json.RawMessage{}
+		for i, r := range results {
+			if r.Fault == nil {
+				at, inputs = append(at, i), append(inputs, r.Value)
+			}
+		}
+		values, err := t.each(step.Task, inputs)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, r := range values {
+			results[at[i]].Value, results[at[i]].Fault = r.Value, r.Fault
+		}
+		done := gpumux.StageProgress{Task: step.Task, Ladder: step.Rungs(), Chunks: 1}
+		done.Succeeded, done.Failed, _ = count(values)
+		stages = append(stages, done)
+	}
+	return results, stages, nil
 }
 
 // items notes an input and returns its items, with the keys that results give them.

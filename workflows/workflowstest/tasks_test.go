@@ -132,6 +132,56 @@ func TestTasks_StandForASource(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "make one with Tasks.Source")
 }
 
+// A map in a workflow and one over a source go through their stages alike.
+func TestTasks_Stages(t *testing.T) {
+	in := gpumux.MapInput{Stages: []gpumux.Stage{{Task: "text:shout", Ladder: []string{"cpu"}}, {Task: "length"}}, WithItem: true}
+	inline := func(ctx workflow.Context, in gpumux.MapInput) (s gpumux.Summary, err error) {
+		mapped, err := workflows.Map[string, json.RawMessage](ctx, in, []string{"a", "", "long"})
+		for _, r := range mapped.Results {
+			mapped.Summary.Results = append(mapped.Summary.Results, gpumux.Result{Index: r.Index, Value: r.Value, Fault: r.Fault, Item: r.Item})
+		}
+		return mapped.Summary, err
+	}
+	source := func(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+		in.Source = "words.jsonl"
+		return workflows.MapSource(ctx, in)
+	}
+	words := func() (*testsuite.TestWorkflowEnvironment, *workflowstest.Tasks) {
+		env, tasks := environment()
+		require.NoError(t, tasks.Source("words.jsonl", "a", "", "long"))
+		workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) {
+			if word == "" {
+				return "", errors.New("nothing to shout")
+			}
+			return strings.ToUpper(word), nil
+		})
+		return env, tasks
+	}
+	for _, f := range []any{inline, source} {
+		env, _ := words()
+		env.ExecuteWorkflow(f, in)
+		require.ErrorContains(t, env.GetWorkflowError(), `no stand-in for task "length"; there are text:shout`)
+
+		env, tasks := words()
+		workflowstest.Handle(tasks, "length", func(loud string) (int, error) {
+			if len(loud) > 3 {
+				return 0, fmt.Errorf("%s is too long", loud)
+			}
+			return len(loud), nil
+		})
+		env.ExecuteWorkflow(f, in)
+		var s gpumux.Summary
+		require.NoError(t, env.GetWorkflowResult(&s))
+		require.Equal(t, "text:shout > length", s.Task)
+		require.Equal(t, []int64{1, 2, 2, 1, 1, 1}, []int64{s.Succeeded, s.Failed, s.Stages[0].Succeeded, s.Stages[0].Failed,
+			s.Stages[1].Succeeded, s.Stages[1].Failed})
+		require.Equal(t, gpumux.Result{Value: []byte("1"), Item: []byte(`"a"`)}, s.Results[0])
+		require.Equal(t, []string{"text:shout", "nothing to shout"}, []string{s.Results[1].Fault.Task, s.Results[1].Fault.Message})
+		require.Equal(t, []string{"length", "LONG is too long"}, []string{s.Results[2].Fault.Task, s.Results[2].Fault.Message})
+		require.Equal(t, `"long"`, string(s.Results[2].Item))
+	}
+}
+
 // A branch on the end of a whole map can be tested, such as on a pool that nobody serves.
 func TestTasks_FailEndsMaps(t *testing.T) {
 	fault := gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "start", Message: "no worker serves the pool"}
