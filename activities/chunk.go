@@ -227,7 +227,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	call.Files = a.stream != nil // the results file names the files
+	call.Files = a.stream != nil && !c.Feeds // the results file names the files
 	return a.Runner.Run(ctx, call, &stretch{attempt: a, calling: ctx, cancel: cancel, items: run})
 }
 

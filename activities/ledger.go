@@ -93,6 +93,7 @@ func (l *ledger) pass(r gpumux.Result) {
 	if l.board.done[at] { // by an earlier attempt
 		l.result.Failed--
 		l.result.Faults[r.Fault.Kind]--
+		l.tooMany = l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
 		return
 	}
 	l.board.done[at] = true

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/store"
@@ -60,7 +61,8 @@ func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	}
 	gone := []Pruned{}
 	for _, p := range old {
-		if !used[path.Base(p.Key)] {
+		ofMap := strings.HasPrefix(path.Base(p.Key), contract.StagePrefix) && used[path.Dir(p.Key)]
+		if !used[path.Base(p.Key)] && !ofMap {
 			gone = append(gone, p)
 		}
 	}
@@ -130,8 +132,8 @@ func prunedWith(key string) string {
 	return path.Join(elements[:3]...)
 }
 
-// findUsed returns the keys that maps name which run or ended since, and the IDs of their
-// first runs.
+// findUsed returns the keys that maps name which run or ended since, the folders of their
+// stages, and the IDs of their first runs.
 func (s *Starter) findUsed(ctx context.Context, st *store.Store, since time.Time) (map[string]bool, error) {
 	maps := s.registry()
 	used := map[string]bool{}
@@ -153,10 +155,10 @@ func (s *Starter) findUsed(ctx context.Context, st *store.Store, since time.Time
 			mu.Lock()
 			defer mu.Unlock()
 			used[first] = true
-			for _, name := range []string{r.Memo.Output, in.Output, in.Source, in.ArgFile} {
+			for _, name := range []string{r.Memo.Output, in.Output, contract.OutputOf(r.ID, first), in.Source, in.ArgFile} {
 				name, _, _ = names.CutResults(name)
 				if key, err := st.Objects.Key(name); err == nil { // else it lies outside the store
-					used[key] = true
+					used[key], used[path.Dir(path.Dir(key))] = true, true
 				}
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -191,6 +192,12 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	if in.Edition != gpumux.AnyEdition {
 		in.Edition = "" // mending the task is what a retry is for
 	}
+	in.Stages = slices.Clone(in.Stages)
+	for i, stage := range in.Stages {
+		if stage.Edition != gpumux.AnyEdition {
+			in.Stages[i].Edition = ""
+		}
+	}
 	return s.rerun(ctx, h.run, in)
 }
 
@@ -207,7 +214,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 	case err != nil:
 		return nil, err
 	case last == nil:
-		return nil, nothingToRetry(m.ID, m.Input.Task)
+		return nil, nothingToRetry(m.ID, m.Input.Name())
 	case last.Status == StatusRunning:
 		return s.handle(last, EntryAttached), nil
 	}
@@ -230,7 +237,7 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		return nil, err
 	}
 	id, note, entry := last.ID, last.Memo, EntryContinued
-	note.Task = cmp.Or(note.Task, in.Task)
+	note.Task = cmp.Or(note.Task, in.Name())
 	if note.Fingerprint == "" {
 		note.Items = in.Len()
 	}

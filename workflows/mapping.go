@@ -165,7 +165,11 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	m.show(ctx)
 	in := contract.MergeInput{Parts: m.engine.last().parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
 	for at, stage := range m.in.Stages {
-		if s := m.engine.stages[at]; s.next() != nil && !stage.Keep {
+		switch s := m.engine.stages[at]; {
+		case s.next() == nil:
+		case stage.Keep:
+			in.Kept = append(in.Kept, s.parts)
+		default:
 			in.Spent = append(in.Spent, s.parts)
 		}
 	}

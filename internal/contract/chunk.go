@@ -245,6 +245,9 @@ type MergeInput struct {
 	Claim  Claim  `json:"claim,omitzero"`
 	// Spent are the folders of stages that are of use for another try of failed items alone.
 	Spent []string `json:"spent,omitempty"`
+	// Kept are the folders of stages whose values stay. Faults go: another try of the failed
+	// items begins with them.
+	Kept []string `json:"kept,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.

@@ -191,6 +191,23 @@ func (r *Runs) Add(index int64) {
 	*r = all
 }
 
+// Without is what is left of the items when others are taken out.
+func (r Runs) Without(other Runs) (rest Runs) {
+	for _, run := range r {
+		at, _ := other.Find(run.Start)
+		for ; at < len(other) && other[at].Start < run.End; at++ {
+			if other[at].Start > run.Start {
+				rest = append(rest, Span{run.Start, other[at].Start})
+			}
+			run.Start = other[at].End
+		}
+		if run.Start < run.End {
+			rest = append(rest, run)
+		}
+	}
+	return rest
+}
+
 // Union is the items of both.
 func (r Runs) Union(other Runs) Runs {
 	all := make(Runs, 0, len(r)+len(other))

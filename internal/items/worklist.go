@@ -66,8 +66,12 @@ type RestWriter struct {
 	number      []byte
 }
 
-// Add takes the next run, which may be empty.
+// Add takes the next run, which may be empty or continue the last.
 func (r *RestWriter) Add(ctx context.Context, run contract.Span) error {
+	if n := len(r.runs); r.list == nil && n > 0 && r.runs[n-1].End == run.Start {
+		r.runs[n-1].End = run.End
+		return nil
+	}
 	if r.list == nil && run.Len() > 0 {
 		if r.runs = append(r.runs, run); len(r.runs) <= maxRuns {
 			return nil

@@ -220,6 +220,14 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 			return merged, err
 		}
 	}
+	for _, folder := range in.Kept {
+		if len(failed) == 0 {
+			break
+		}
+		if err := f.s.spend(ctx, folder, contract.Whole(in.Items).Runs); err != nil {
+			return merged, err
+		}
+	}
 	merged.Output = f.in.Locate(output)
 	merged.Succeeded, merged.Failed, merged.Faults = counts.Succeeded, counts.Failed, counts.Faults
 	return merged, nil

@@ -36,6 +36,24 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 	})
 }
 
+// Items go on behind the last stage that has them. Those of a stage that follow each other
+// are one run.
+func TestFind_EachStageHasItsRest(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		in := contract.PartsInput{Parts: "p", Items: 10, Stages: []string{"p/1"}, Owner: contract.Owner{Task: "f", Items: 10}}
+		writePart(t, s, "p/1", value(0, "1"), value(1, "1"), value(2, "1"), fault(3, gpumux.FaultCrash), value(6, "1"))
+		writePart(t, s, "p", value(0, "1"), fault(6, gpumux.FaultTaskError), value(8, "1"))
+		found, err := s.FindParts(t.Context(), in)
+		require.NoError(t, err)
+		rests := []contract.Runs{{{Start: 4, End: 6}, {Start: 7, End: 8}, {Start: 9, End: 10}}, {{Start: 1, End: 4}}}
+		counts := [][2]int64{{5, 1}, {2, 1}}
+		for at, stage := range found.Stages {
+			require.Equal(t, rests[at], stage.Rest.Runs)
+			require.Equal(t, counts[at], [2]int64{stage.Succeeded, stage.Failed})
+		}
+	})
+}
+
 func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 	for _, index := range []int64{9, 10, 1 << 50} {
 		s := open(t, "mem://")

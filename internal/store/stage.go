@@ -45,10 +45,23 @@ func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contrac
 	if err != nil {
 		return err
 	}
+	runs, err = f.valuesIn(ctx, names, runs, take, note)
+	if err != nil || len(runs) == 0 {
+		return err
+	}
+	// After damage they may lie in a part that nobody has named.
+	if names, err = f.names(ctx); err == nil {
+		_, err = f.valuesIn(ctx, names, runs, take, note)
+	}
+	return err
+}
+
+// valuesIn is Values from the parts of these names. It returns the items that are in none.
+func (f *Folder) valuesIn(ctx context.Context, names []partName, runs contract.Runs, take func(gpumux.Result) error, note func(error)) (left contract.Runs, err error) {
 	lost := f.lost(ctx, note)
 	parts, err := f.heads(ctx, names, lost)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wanted := parts[:0]
 	for _, p := range parts {
@@ -56,9 +69,10 @@ func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contrac
 			wanted = append(wanted, p)
 		}
 	}
+	var found contract.Runs
 	for l, err := range f.walk(ctx, wanted, lost) {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !runs.Has(l.Index) {
 			continue
@@ -68,10 +82,11 @@ func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contrac
 			err = take(r)
 		}
 		if err != nil {
-			return fmt.Errorf("read item %d in %s: %w", l.Index, f.in.Locate(f.key), err)
+			return nil, fmt.Errorf("read item %d in %s: %w", l.Index, f.in.Locate(f.key), err)
 		}
+		found.Add(l.Index)
 	}
-	return nil
+	return runs.Without(found), nil
 }
 
 func overlap(runs contract.Runs, first, last int64) bool {
@@ -119,15 +134,15 @@ func (f *Folder) named(ctx context.Context, runs contract.Runs, where []contract
 	return all, err
 }
 
-// spend deletes a stage's folder, but for the values of items that failed later: another
-// try of them goes on from there.
-func (s *Store) spend(ctx context.Context, folder string, failed contract.Runs) error {
+// spend deletes a stage's folder, but for the values of such items as are kept: another
+// try of those that failed later goes on from there.
+func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) error {
 	f, err := s.Folder(folder)
 	if err != nil {
 		return err
 	}
 	var parts []part
-	if len(failed) > 0 {
+	if len(keep) > 0 {
 		if parts, err = f.parts(ctx, skipLost); err != nil {
 			return err
 		}
@@ -137,7 +152,7 @@ func (s *Store) spend(ctx context.Context, folder string, failed contract.Runs) 
 		if err != nil {
 			return err
 		}
-		if l.Kind != "" || !failed.Has(l.Index) {
+		if l.Kind != "" || !keep.Has(l.Index) {
 			continue
 		}
 		kept.pending = append(kept.pending, line{l.Outcome, bytes.Clone(l.text)})

@@ -41,8 +41,8 @@ class Files:
         """Write a file of the item that runs, which has folder for its files; empty: it has none."""
         if not folder:
             raise RuntimeError(
-                "gpumux.save: there is no place for files here. Items of a map keep them where its results go to a store or, with "
-                "`gpumux map --local`, to this machine; `gpumux run`, `gpumux stream` and reduces have none"
+                "gpumux.save: there is no place for files here. Items of a map keep them, in its last stage, where its results go to a store "
+                "or, with `gpumux map --local`, to this machine; `gpumux run`, `gpumux stream` and reduces have none"
             )
         if name not in self.names and len(self.names) >= _MOST:
             raise ValueError(f"gpumux.save({name!r}, …): the item has {_MOST} files already; pack them into one, such as a .tar")

@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers"
+)
+
+// early.py and late.py are the code of early and late stages. Each notes what it has run.
+const earlyPy = `
+import gpumux, os, time
+here = os.path.dirname(os.path.abspath(__file__))
+def note(task, item):
+    with open(os.path.join(here, "calls"), "a") as f: f.write("%s:%s\n" % (task, item))
+def open_(name): return os.path.exists(os.path.join(here, name))
+def inc(item):
+    note("inc", item)
+    return item + 1
+def even(item):
+    if item % 2 and not open_("fixed"): raise ValueError("%d is odd" % item)
+    note("even", item)
+    return item
+def none(item): return None
+def big(item): return "x" * (20 << 20)
+def vector(item):
+    import numpy
+    return numpy.full(3, item, "f4")
+def saves(item):
+    gpumux.save("early.txt", str(item))
+    return item
+`
+
+const latePy = `
+import asyncio, gpumux, os, time
+here = os.path.dirname(os.path.abspath(__file__))
+def note(task, item):
+    with open(os.path.join(here, "calls"), "a") as f: f.write("%s:%s\n" % (task, item))
+def open_(name): return os.path.exists(os.path.join(here, name))
+def gate(item):
+    while item > 5 and not open_("open"): time.sleep(0.01)
+    note("gate", item)
+    return item * 10
+def tens(item):
+    if item % 10 == 0 and not open_("tens"): raise ValueError("%d ends in 0" % item)
+    note("tens", item)
+    return item
+def echo(item): return item
+def kind(item): return [type(item).__name__, str(getattr(item, "dtype", "")), len(item) if hasattr(item, "__len__") else item]
+@gpumux.batch(max=8)
+def many(items): return [item * 2 for item in items]
+@gpumux.concurrent(max=4)
+async def abreast(item):
+    await asyncio.sleep(0)
+    return item * 2
+def large(item):
+    if pool() != "large" and item % 3 == 0: raise MemoryError("not here")
+    return [item, pool()]
+def pool(): return gpumux.slot().name.split("/")[0]
+def fails(item): raise ValueError("never")
+def pid(item): return os.getpid()
+def saves(item):
+    gpumux.save("late.txt", str(item))
+    return item
+`
+
+// newStages is a stage with workers of three pools.
+func newStages(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t)
+	s.write("early.py", earlyPy)
+	s.write("late.py", latePy)
+	s.work()
+	for _, pool := range []string{"gpu", "large"} {
+		w, err := workers.New(onCPU(cpuPool{Pool: pool, Slots: 2, TasksDir: s.dir, Dir: s.dir, Store: s.site.store}),
+			workers.Options{Client: s.Client, Runtime: t.TempDir(), StopTimeout: time.Second})
+		require.NoError(t, err)
+		serve(t, w)
+	}
+	return s
+}
+
+// ran is how often a task has run each item to its end.
+func (s *stage) ran(task string) map[string]int {
+	seen := map[string]int{}
+	for _, call := range s.calls() {
+		if item, of := strings.CutPrefix(call, task+":"); of {
+			seen[item]++
+		}
+	}
+	return seen
+}
+
+// once checks that a task has run so many items, none of them twice.
+func (s *stage) once(task string, n int) {
+	s.t.Helper()
+	seen := s.ran(task)
+	require.Len(s.t, seen, n, task)
+	for item, times := range seen {
+		require.Equal(s.t, 1, times, "%s ran item %s", task, item)
+	}
+}
+
+// through is a map over the numbers 0 to n-1 in stages, each task@pool.
+func through(n int64, stages ...gpumux.Stage) starter.Map {
+	return starter.Map{Input: gpumux.MapInput{Range: &gpumux.Range{End: n}, Stages: stages}}
+}
+
+// stageFiles are the parts of all stages before the last of a map, and of its kept ones.
+func (s *stage) stageFiles(id string) []string {
+	files, err := filepath.Glob(filepath.Join(s.dir, "store/maps", id, "stage-*/*/*.0*.jsonl"))
+	require.NoError(s.t, err)
+	return files
+}
+
+func (s *stage) each(tests map[string]func(*stage)) {
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		s.t.(*testing.T).Run(name, func(t *testing.T) {
+			sub, site := *s, *s.site
+			sub.t, site.t, sub.site = t, t, &site
+			sub.forget()
+			for _, mark := range []string{"tens"} {
+				require.NoError(t, os.RemoveAll(filepath.Join(s.dir, mark)))
+			}
+			test := tests[name]
+			test(&sub)
+		})
+	}
+}
+
+func TestStages_ThroughHarm(t *testing.T) {
+	s := newStages(t)
+	s.each(map[string]func(*stage){
+		"CancelledItGoesOn": cancelledStages, "OtherCodeOfTheLastStage": otherLastStage, "RetriesFromWhereTheyFailed": retriedStages,
+		"KeptStagesForgetWhatFailed": keptStages, "DamagedValuesAreMadeAgain": damagedStages,
+	})
+}
+
+// halfway starts a map whose last stage stops at its gate, and waits until its first stage
+// is through.
+func (s *stage) halfway(m starter.Map, task string, n int) *starter.Handle {
+	s.t.Helper()
+	h := s.start(m)
+	s.until("all stages but the last are through, and that stands", func() bool {
+		p, err := h.Progress(s.t.Context())
+		return err == nil && len(s.ran(task)) == n && p.Stages[len(p.Stages)-2].Succeeded == int64(n)
+	})
+	return h
+}
+
+func gatedStages(n int64) starter.Map {
+	m := through(n, on("cpu", "early:inc"), on("gpu", "late:gate"))
+	m.ID, m.Input.Chunk = fmt.Sprintf("gated-%d", n), 10
+	return m
+}
+
+func (s *stage) tenfold(h *starter.Handle, n int) {
+	s.t.Helper()
+	values := s.values(h)
+	require.Len(s.t, values, n)
+	for i, value := range values {
+		require.Equal(s.t, strconv.Itoa(10*(i+1)), value)
+	}
+}
+
+func cancelledStages(s *stage) {
+	h := s.halfway(gatedStages(200), "inc", 200)
+	require.NoError(s.t, h.Cancel(s.t.Context()))
+	_, err := s.wait(h)
+	require.ErrorContains(s.t, err, "was cancelled")
+	before := s.ran("gate")
+	s.write("open", "")
+	h, summary := s.done(gatedStages(200))
+	require.Equal(s.t, starter.EntryContinued, h.Entry)
+	require.EqualValues(s.t, 200, summary.Stages[0].Succeeded)
+	require.EqualValues(s.t, 200, summary.Stages[1].Succeeded)
+	s.tenfold(h, 200)
+	s.once("inc", 200)
+	for item, times := range s.ran("gate") {
+		require.LessOrEqual(s.t, times, 1+before[item])
+	}
+	require.Empty(s.t, s.stageFiles(h.ID))
+}
+
+func otherLastStage(s *stage) {
+	run := func(output string) *starter.Handle {
+		m := gatedStages(150)
+		m.Input.Output = output
+		_, err := s.Client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: m.ID, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, m.Input)
+		require.NoError(s.t, err)
+		h, err := s.Open(s.t.Context(), m.ID)
+		require.NoError(s.t, err)
+		return h
+	}
+	h := run("maps/gated-150/one/results.jsonl")
+	s.until("the first stage is through", func() bool {
+		p, err := h.Progress(s.t.Context())
+		return err == nil && len(p.Stages) > 0 && p.Stages[0].Succeeded == 150
+	})
+	require.NoError(s.t, h.Cancel(s.t.Context()))
+	_, err := s.wait(h)
+	require.ErrorContains(s.t, err, "was cancelled")
+	s.write("late.py", strings.ReplaceAll(latePy, "item * 10", "item * 100"))
+	defer s.write("late.py", latePy)
+	s.write("open", "")
+	h = run("maps/gated-150/two/results.jsonl")
+	_, err = s.wait(h)
+	require.NoError(s.t, err)
+	for i, value := range s.values(h) {
+		require.Equal(s.t, strconv.Itoa(100*(i+1)), value)
+	}
+	s.once("inc", 150)
+}
+
+func retriedStages(s *stage) {
+	m := through(100, on("cpu", "early:inc"), on("gpu", "late:tens"), on("cpu", "late:echo"))
+	m.ID, m.Input.Stages[1].Edition = "retried", launch.Code{Dir: s.dir, Target: "late.py:tens"}.Edition()
+	h, summary := s.done(m)
+	require.EqualValues(s.t, 10, summary.Failed)
+	require.EqualValues(s.t, 10, summary.Stages[1].Failed)
+	require.EqualValues(s.t, 90, summary.Stages[2].Succeeded)
+	kept := s.stageFiles(h.ID)
+	require.Len(s.t, kept, 1, "the values of the first stage")
+	text, err := os.ReadFile(kept[0])
+	require.NoError(s.t, err)
+	require.Equal(s.t, 11, strings.Count(string(text), "\n"), "its head and what failed later")
+
+	s.write("late.py", strings.ReplaceAll(latePy, "if item % 10 == 0 and", "if item == 100 and"))
+	defer s.write("late.py", latePy)
+	h, err = s.Retry(s.t.Context(), h.ID, nil)
+	require.NoError(s.t, err)
+	summary, err = s.wait(h)
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 99, summary.Succeeded)
+	require.EqualValues(s.t, 1, summary.Failed)
+	s.once("inc", 100)
+	s.once("tens", 99)
+	require.Len(s.t, s.stageFiles(h.ID), 1)
+
+	s.write("tens", "")
+	h, err = s.Retry(s.t.Context(), h.ID, nil)
+	require.NoError(s.t, err)
+	summary, err = s.wait(h)
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 100, summary.Succeeded)
+	for i, value := range s.values(h) {
+		require.Equal(s.t, strconv.Itoa(i+1), value)
+	}
+	s.once("inc", 100)
+	s.once("tens", 100)
+	stages, err := filepath.Glob(filepath.Join(s.dir, "store/maps/retried/stage-*"))
+	require.NoError(s.t, err)
+	require.Empty(s.t, stages)
+}
+
+func keptStages(s *stage) {
+	m := through(40, on("cpu", "early:even"), on("gpu", "late:echo"))
+	m.ID, m.Input.Stages[0].Keep = "kept", true
+	h, summary := s.done(m)
+	require.EqualValues(s.t, 20, summary.Failed)
+	require.NotEmpty(s.t, s.stageFiles(h.ID))
+	s.write("fixed", "")
+	for range 2 { // the second time there is nothing to retry
+		var err error
+		h, err = s.Retry(s.t.Context(), h.ID, nil)
+		require.NoError(s.t, err)
+		summary, err = s.wait(h)
+		require.NoError(s.t, err)
+		require.EqualValues(s.t, 40, summary.Succeeded)
+		require.Zero(s.t, summary.Failed)
+	}
+	s.once("even", 40)
+	require.NotEmpty(s.t, s.stageFiles(h.ID))
+}
+
+// The parts of a stage are damaged while the next one has yet to read most of them: their
+// items run again there, and nothing else does.
+func damagedStages(s *stage) {
+	m := through(300, on("cpu", "early:even"), on("cpu", "early:inc"), on("gpu", "late:gate"))
+	m.ID, m.Input.Chunk = "damaged", 10
+	s.write("fixed", "")
+	h := s.halfway(m, "inc", 300)
+	found, err := filepath.Glob(filepath.Join(s.dir, "store/maps/damaged/stage-2-*/*/*.0*.jsonl"))
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, found)
+	for i, file := range found {
+		if i%2 == 0 {
+			text, err := os.ReadFile(file)
+			require.NoError(s.t, err)
+			text[len(text)-5] ^= 1
+			require.NoError(s.t, os.WriteFile(file, text, 0o600))
+		} else {
+			require.NoError(s.t, os.Remove(file))
+		}
+	}
+	s.write("open", "")
+	summary, err := s.wait(h)
+	require.NoError(s.t, err)
+	require.EqualValues(s.t, 300, summary.Succeeded)
+	for _, stage := range summary.Stages {
+		require.EqualValues(s.t, 300, stage.Succeeded, stage.Task)
+	}
+	s.tenfold(h, 300)
+	s.once("even", 300)
+	s.once("gate", 300)
+	again := 0
+	for _, times := range s.ran("inc") {
+		require.LessOrEqual(s.t, times, 2)
+		again += times - 1
+	}
+	require.Positive(s.t, again)
+}
+
+var _ = json.Marshal
