@@ -60,6 +60,11 @@ func TestRuns_AsAPlainList(t *testing.T) {
 		require.Equal(t, plain, plainOf(runs), "the runs themselves stay")
 		require.Equal(t, more, plainOf(other))
 
+		without := runs.Without(other)
+		tidy(t, without)
+		left := slices.DeleteFunc(slices.Clone(plain), func(i int64) bool { return slices.Contains(more, i) })
+		require.Equal(t, append([]int64{}, left...), append([]int64{}, plainOf(without)...))
+
 		n := rand.Int64N(90)
 		cut := min(n, int64(len(plain)))
 		require.Equal(t, append([]int64{}, plain[cut:]...), append([]int64{}, plainOf(runs.After(n))...))

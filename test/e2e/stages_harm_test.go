@@ -1,8 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ def even(item):
     note("even", item)
     return item
 def none(item): return None
+def join(pair): return pair[0] + pair[1]
 def big(item): return "x" * (20 << 20)
 def vector(item):
     import numpy
@@ -68,9 +70,10 @@ async def abreast(item):
     await asyncio.sleep(0)
     return item * 2
 def large(item):
-    if pool() != "large" and item % 3 == 0: raise MemoryError("not here")
+    if pool() != "large" and item % 20 == 0: raise MemoryError("not here")
     return [item, pool()]
 def pool(): return gpumux.slot().name.split("/")[0]
+def number(item): return item["n"]
 def fails(item): raise ValueError("never")
 def pid(item): return os.getpid()
 def saves(item):
@@ -133,11 +136,8 @@ func (s *stage) each(tests map[string]func(*stage)) {
 			sub, site := *s, *s.site
 			sub.t, site.t, sub.site = t, t, &site
 			sub.forget()
-			for _, mark := range []string{"tens"} {
-				require.NoError(t, os.RemoveAll(filepath.Join(s.dir, mark)))
-			}
-			test := tests[name]
-			test(&sub)
+			require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "tens")))
+			tests[name](&sub)
 		})
 	}
 }
@@ -325,4 +325,180 @@ func damagedStages(s *stage) {
 	require.Positive(s.t, again)
 }
 
-var _ = json.Marshal
+func TestStages_Tasks(t *testing.T) {
+	s := newStages(t)
+	s.each(map[string]func(*stage){
+		"EveryKindOfValue": stageValues, "EveryKindOfTask": stageTasks, "ALargerPool": stageLadder, "SomeFail": stageFailures,
+		"FromNoneToMany": stageSizes, "LargeValues": stageLargeValues, "FilesAreOfTheLastStage": stageFiles, "Reduced": stageReduce,
+		"LabelsOfASource": stageLabels, "PausedAndResumed": stagePause, "Pruned": stagePrune,
+	})
+}
+
+// valuesOf runs a map and returns its values.
+func (s *stage) valuesOf(m starter.Map) []string {
+	s.t.Helper()
+	h, summary := s.done(m)
+	require.Zero(s.t, summary.Failed, summary.Results)
+	for _, stage := range summary.Stages {
+		require.EqualValues(s.t, summary.Items, stage.Succeeded, stage.Task)
+	}
+	return s.values(h)
+}
+
+func stageValues(s *stage) {
+	require.Equal(s.t, []string{`["NoneType","",null]`, `["NoneType","",null]`}, s.valuesOf(through(2, on("cpu", "early:none"), on("gpu", "late:kind"))))
+	require.Equal(s.t, []string{"null"}, s.valuesOf(through(1, on("cpu", "early:none"), on("gpu", "late:echo"), on("cpu", "late:echo"))))
+}
+
+func stageTasks(s *stage) {
+	for _, task := range []string{"many", "abreast"} {
+		for i, value := range s.valuesOf(through(500, on("cpu", "early:inc"), on("gpu", "late:"+task), on("large", "late:"+task))) {
+			require.Equal(s.t, strconv.Itoa(4*(i+1)), value, task)
+		}
+	}
+	m := through(12, on("cpu", "early:inc"), on("gpu", "late:pid"))
+	m.Input.Stages[1].Mode = gpumux.ModeFresh
+	values := s.valuesOf(m)
+	slices.Sort(values)
+	require.Len(s.t, slices.Compact(values), 12, "a process for each item")
+}
+
+func stageLadder(s *stage) {
+	m := through(60, on("cpu", "early:inc"), on("gpu", "late:large"), on("cpu", "late:echo"))
+	m.Input.Stages[1].Ladder = []string{"gpu", "large"}
+	for i, value := range s.valuesOf(m) {
+		pool := "gpu"
+		if (i+1)%20 == 0 {
+			pool = "large"
+		}
+		require.Equal(s.t, fmt.Sprintf("[%d,%q]", i+1, pool), value)
+	}
+	s.once("inc", 60)
+}
+
+func stageFailures(s *stage) {
+	m := through(50, on("cpu", "late:fails"), on("gpu", "late:echo"), on("cpu", "late:echo"))
+	h, summary := s.done(m)
+	require.EqualValues(s.t, 50, summary.Failed)
+	require.EqualValues(s.t, 50, summary.Stages[0].Failed)
+	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 50}, summary.Faults)
+	for _, stage := range summary.Stages[1:] {
+		require.Zero(s.t, stage.Failed+stage.Succeeded+stage.Running+stage.Waiting, stage.Task)
+	}
+	for _, r := range s.results(h) {
+		require.Equal(s.t, "late:fails", r.Fault.Task)
+	}
+	m = through(200, on("cpu", "early:inc"), on("gpu", "late:tens"))
+	m.Input.MaxFailures, m.Input.Chunk = "5", 10
+	h = s.start(m)
+	_, err := s.wait(h)
+	require.ErrorContains(s.t, err, "more than the 5 that may")
+	s.write("tens", "")
+	h, err = s.Retry(s.t.Context(), h.ID, nil)
+	require.NoError(s.t, err)
+	summary, err = s.wait(h)
+	require.NoError(s.t, err)
+	require.GreaterOrEqual(s.t, summary.Failed, int64(6), "what has a result keeps it")
+	require.EqualValues(s.t, 200, summary.Succeeded+summary.Failed)
+}
+
+func stageSizes(s *stage) {
+	echo := on("cpu", "late:echo")
+	_, summary := s.done(through(0, on("cpu", "early:inc"), echo))
+	require.Zero(s.t, summary.Succeeded+summary.Failed)
+	require.Equal(s.t, []string{"1"}, s.valuesOf(through(1, on("cpu", "early:inc"), echo)))
+	stages := slices.Repeat([]gpumux.Stage{on("gpu", "early:inc"), on("cpu", "early:inc")}, 8)
+	for i, value := range s.valuesOf(through(300, stages...)) {
+		require.Equal(s.t, strconv.Itoa(i+16), value)
+	}
+}
+
+func stageLargeValues(s *stage) {
+	for _, value := range s.valuesOf(through(3, on("cpu", "early:big"), on("gpu", "late:kind"))) {
+		require.Equal(s.t, fmt.Sprintf(`["str","",%d]`, 20<<20), value)
+	}
+}
+
+func stageFiles(s *stage) {
+	h, summary := s.done(through(2, on("cpu", "early:saves"), on("gpu", "late:echo")))
+	require.EqualValues(s.t, 2, summary.Failed)
+	require.Contains(s.t, s.results(h)[0].Fault.Message, "in its last stage")
+	h, _ = s.done(through(2, on("cpu", "early:inc"), on("gpu", "late:saves")))
+	for _, r := range s.results(h) {
+		require.Equal(s.t, []string{"late.txt"}, r.Files)
+		file, err := h.File(s.t.Context(), r.Index, "late.txt")
+		require.NoError(s.t, err)
+		text, err := io.ReadAll(file)
+		require.NoError(s.t, errors.Join(err, file.Close()))
+		require.Equal(s.t, strconv.Itoa(int(r.Index)+1), string(text))
+	}
+}
+
+func stageReduce(s *stage) {
+	m := through(100, on("cpu", "early:inc"), on("gpu", "late:echo"))
+	m.Input.Reduce = "early:join"
+	_, summary := s.done(m)
+	require.Equal(s.t, "5050", string(summary.Reduced))
+}
+
+func stageLabels(s *stage) {
+	var lines strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&lines, `{"id":"k%d","n":%d}`+"\n", i, i)
+	}
+	spooled, err := starter.Spool(strings.NewReader(lines.String()), "items.jsonl")
+	require.NoError(s.t, err)
+	h, _ := s.done(starter.Map{Spooled: spooled, Input: gpumux.MapInput{Key: "id", WithItem: true,
+		Stages: []gpumux.Stage{on("cpu", "late:number"), on("gpu", "late:tens"), on("cpu", "late:echo")}}})
+	for i, r := range s.results(h) {
+		require.Equal(s.t, strconv.Quote(fmt.Sprint("k", i)), string(r.Key))
+		require.JSONEq(s.t, fmt.Sprintf(`{"id":"k%d","n":%d}`, i, i), string(r.Item))
+		require.Equal(s.t, i%10 == 0, r.Fault != nil)
+	}
+}
+
+func stagePause(s *stage) {
+	m := gatedStages(120)
+	h := s.start(m)
+	s.until("the second stage stands at its gate", func() bool { return len(s.ran("gate")) >= 5 })
+	require.NoError(s.t, h.Pause(s.t.Context()))
+	s.write("open", "")
+	s.until("nothing is in flight", func() bool {
+		p, err := h.Progress(s.t.Context())
+		return err == nil && p.Paused && p.InFlight == 0
+	})
+	p, err := h.Progress(s.t.Context())
+	require.NoError(s.t, err)
+	require.Zero(s.t, p.Stages[0].Running+p.Stages[1].Running)
+	require.EqualValues(s.t, p.Succeeded, p.Stages[1].Succeeded)
+	require.EqualValues(s.t, p.Stages[0].Succeeded, p.Stages[1].Succeeded+p.Stages[1].Waiting, "what one stage gave waits for the next")
+	require.NoError(s.t, h.Resume(s.t.Context()))
+	_, err = s.wait(h)
+	require.NoError(s.t, err)
+	s.tenfold(h, 120)
+	s.once("inc", 120)
+	s.once("gate", 120)
+}
+
+// A map that runs needs what its stages have stored, however long ago that was.
+func stagePrune(s *stage) {
+	old := func() (stages []string) {
+		for _, key := range s.prune(time.Now().Add(time.Hour), true) {
+			if strings.HasPrefix(key, "maps/gated-77/stage-") {
+				stages = append(stages, key)
+			}
+		}
+		return stages
+	}
+	m := gatedStages(77)
+	m.Input.Stages[0].Keep = true
+	h := s.halfway(m, "inc", 77)
+	require.NotEmpty(s.t, s.stageFiles(h.ID))
+	s.until("the map is listed", func() bool { return len(old()) == 0 })
+	s.write("open", "")
+	_, err := s.wait(h)
+	require.NoError(s.t, err)
+	s.until("the map has ended", func() bool { return len(old()) == 1 })
+	s.prune(time.Now().Add(time.Hour), false)
+	require.NoDirExists(s.t, filepath.Join(s.dir, "store/maps/gated-77"))
+}
