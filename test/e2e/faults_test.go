@@ -74,9 +74,11 @@ func (h *host) client() client.Client {
 func (h *host) worker() *program { return h.begin("worker", "-f", "worker.yaml") }
 
 // ran is how often each item ran to its end, and who ran it last.
-func (h *host) ran() (count map[string]int, pids map[int]bool) {
+func (h *host) ran() (count map[string]int, pids map[int]bool) { return h.ranIn("calls") }
+
+func (h *host) ranIn(calls string) (count map[string]int, pids map[int]bool) {
 	count, pids = map[string]int{}, map[int]bool{}
-	for line := range strings.Lines(h.file("calls")) {
+	for line := range strings.Lines(h.file(calls)) {
 		item, pid, whole := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if n, err := strconv.Atoi(pid); whole && err == nil {
 			count[item]++
@@ -119,6 +121,27 @@ func stat(pid int) []string {
 	return strings.Fields(rest)
 }
 
+// stored are the items that have a result in such folders of the store.
+func (h *host) stored(pattern string) map[string]bool {
+	h.t.Helper()
+	st, err := store.Open(h.t.Context(), "file://"+h.path("store"))
+	require.NoError(h.t, err)
+	defer st.Close()
+	folders, err := filepath.Glob(h.path(pattern))
+	require.NoError(h.t, err)
+	items := map[string]bool{}
+	for _, folder := range folders {
+		folder, err = filepath.Rel(h.path("store"), folder)
+		require.NoError(h.t, err)
+		for _, span := range storetest.Runs(h.t, st, folder) {
+			for i := span.Start; i < span.End; i++ {
+				items[strconv.FormatInt(i, 10)] = true
+			}
+		}
+	}
+	return items
+}
+
 // A worker that is killed loses the items that it ran and those that it had not stored
 // yet; another one takes over.
 func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
@@ -127,25 +150,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	first := h.worker()
 	const n = 600
 	running := h.begin("map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--out", "r.jsonl", "--store", "file://"+h.path("store"))
-	st, err := store.Open(t.Context(), "file://"+h.path("store"))
-	require.NoError(t, err)
-	defer st.Close()
-	stored := func() map[string]bool {
-		items := map[string]bool{}
-		parts, err := filepath.Glob(h.path("store/maps/*/*/*.parts"))
-		require.NoError(t, err)
-		for _, folder := range parts {
-			folder, err = filepath.Rel(h.path("store"), folder)
-			require.NoError(t, err)
-			spans := storetest.Runs(t, st, folder)
-			for _, span := range spans {
-				for i := span.Start; i < span.End; i++ {
-					items[strconv.FormatInt(i, 10)] = true
-				}
-			}
-		}
-		return items
-	}
+	stored := func() map[string]bool { return h.stored("store/maps/*/*/*.parts") }
 	rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) > 100 && len(stored()) > 0 }, time.Minute, 5*time.Millisecond)
 	_, pids := h.ran()
 	pids = maps.Collect(func(yield func(int, bool) bool) {
