@@ -224,14 +224,14 @@ func (s *sizer) share() int {
 }
 
 func (s *sizer) longest() time.Duration {
-	least, most := minLongest, longestChunk
+	shortest, longest := minLongest, longestChunk
 	if s.Soon > 0 {
-		least, most = min(minLongest, s.Soon), min(longestChunk, max(s.Soon, time.Duration(s.count())*longestPerSlot))
+		shortest, longest = min(minLongest, s.Soon), min(longestChunk, max(s.Soon, time.Duration(s.count())*longestPerSlot))
 	}
 	if s.flight == 0 {
-		return most // of workers that do not tell for how long they held a chunk
+		return longest // of workers that do not tell for how long they held a chunk
 	}
-	return min(max(least, time.Duration(s.count())*longestPerSlot), most)
+	return min(max(shortest, time.Duration(s.count())*longestPerSlot), longest)
 }
 
 // Wait is how long to wait for a finished chunk before the window is widened; 0 means for

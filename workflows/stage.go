@@ -110,14 +110,14 @@ func (s *stage) soon() time.Duration {
 	if next == nil {
 		return 0
 	}
-	mine, its := s.rate(), next.rate()
-	if mine > 0 && its > muchFaster*mine {
+	rate, nextRate := s.rate(), next.rate()
+	if rate > 0 && nextRate > muchFaster*rate {
 		return 0
 	}
-	if its == 0 {
+	if nextRate == 0 {
 		return shortLongest
 	}
-	return max(shortLongest, time.Duration(float64(next.todo.Items()+next.underWay)/its*float64(time.Second)))
+	return max(shortLongest, time.Duration(float64(next.todo.Items()+next.underWay)/nextRate*float64(time.Second)))
 }
 
 // rate is how many items a second the stage's slots do, 0 while unknown.
