@@ -28,12 +28,11 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 	file, err := os.Create(filepath.Join(dir, "x.parquet"))
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file, columns.Parquet)
+	to := columns.NewWriter(file)
 	for i := range 300 {
 		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":{"id":%d,"text":"text %d"}}`, i, i, i)))
 	}
-	_, err = to.Finish()
-	require.NoError(t, err)
+	require.NoError(t, to.Finish())
 	table, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{

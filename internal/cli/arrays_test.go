@@ -71,21 +71,18 @@ func TestRead_TableInABucket(t *testing.T) {
 	require.ErrorContains(t, mistaken(t, source{in: []string{url}}), "file does not exist")
 }
 
-func TestOutput_NPY(t *testing.T) {
+func TestOutput_AFileOfColumnsStaysAsItWas(t *testing.T) {
 	t.Chdir(t.TempDir())
-	var note string
-	o, err := chooseOutput("r.npy", nil, false, false)
+	o, err := chooseOutput("r.parquet", nil, false, false)
 	require.NoError(t, err)
-	o.note = func(format string, args ...any) { note = args[0].(string) + ": " + args[1].(string) }
 	failed := `{"index":1,"fault":{"kind":"task_error","message":"no"}}`
 	causes, err := o.write(context.Background(), resultRows(`{"index":0,"value":1}`, failed))
 	require.NoError(t, err)
 	require.Len(t, causes.Sorted(), 1)
-	require.Equal(t, "r.npy: the rows of the 1 failed items are NaN: 1", note)
-	before := readAll(t, "r.npy")
-	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{}}`))
-	require.ErrorContains(t, err, "write r.npy: item 0 has the value {}")
-	require.Equal(t, before, readAll(t, "r.npy"), "the file stays as it was")
+	before := readAll(t, "r.parquet")
+	_, err = o.write(context.Background(), resultRows("no result"))
+	require.ErrorContains(t, err, "write r.parquet: not a result")
+	require.Equal(t, before, readAll(t, "r.parquet"))
 	left, err := filepath.Glob(".gpumux-*")
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -93,19 +90,19 @@ func TestOutput_NPY(t *testing.T) {
 
 func TestOutput_WhatColumnsCannotBe(t *testing.T) {
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.Symlink("/dev/null", "null.npy"))
+	require.NoError(t, os.Symlink("/dev/null", "null.parquet"))
 	for name, want := range map[string]string{
-		"x.npy.gz":      "a .npy file is not compressed as a whole",
+		"x.npy":         "name the file .parquet, and numpy.save the column",
+		"x.npy.gz":      "name the file .parquet, and numpy.save the column",
 		"x.parquet.zst": "a .parquet file is not compressed as a whole",
-		"null.npy":      "it is no file; Parquet and .npy need one",
-		"x.feather":     "results are JSON lines or columns; name the file .jsonl, .parquet or .npy",
-		"x.arrow.gz":    "name the file .jsonl, .parquet or .npy",
+		"null.parquet":  "it is no file; Parquet needs one",
+		"x.feather":     "results are JSON lines or Parquet; name the file .jsonl or .parquet",
+		"x.arrow.gz":    "name the file .jsonl or .parquet",
 	} {
 		_, err := chooseOutput(name, nil, false, false)
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, filter{failed: true}.suits("x.parquet", false), "go with JSON lines")
-	require.ErrorContains(t, filter{}.suits("x.npy", true), "needs all results in order")
-	require.NoError(t, filter{}.suits("x.parquet", true))
-	require.NoError(t, filter{values: true}.suits("x.jsonl", true))
+	require.ErrorContains(t, filter{failed: true}.suits("x.parquet"), "go with JSON lines")
+	require.NoError(t, filter{}.suits("x.parquet"))
+	require.NoError(t, filter{values: true}.suits("x.jsonl"))
 }

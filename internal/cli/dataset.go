@@ -116,7 +116,7 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 			return nil, usage("--columns %v", err)
 		}
 		inputs = append(inputs, input)
-		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {
+		if input.Format != inputs[0].Format || columns.Holds(file.below) != columns.Holds(files[0].below) {
 			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0].path,
 				file.path, filepath.Ext(file.below))
 		}

@@ -35,9 +35,7 @@ type output struct {
 	// kept fetches the files that the results name. Default: nobody does.
 	kept *keptFiles
 	// owner names the unfinished file. Default: the process does.
-	owner string
-	// note tells people something of the file that was written. Default: nobody is told.
-	note   func(format string, args ...any)
+	owner  string
 	stdout io.Writer
 }
 
@@ -65,10 +63,12 @@ func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output,
 		return o, nil
 	case strings.Contains(flag, "://"):
 		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
-	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
-		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
+	case resultsAs(flag) == columns.Parquet && !columns.Holds(flag):
+		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, columns.Parquet)
+	case resultsAs(flag) == ".npy":
+		return o, usage("--out %s: results are JSON lines or Parquet; name the file .parquet, and numpy.save the column that pandas or pyarrow reads", flag)
 	case slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather"}, resultsAs(flag)):
-		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet or .npy", flag)
+		return o, usage("--out %s: results are JSON lines or Parquet; name the file .jsonl or .parquet", flag)
 	}
 	return o, o.check()
 }
@@ -106,8 +106,8 @@ func (o output) check() error {
 	if err == nil && (at.stream || at.mode != 0) {
 		err = unix.Access(at.path, unix.W_OK)
 	}
-	if err == nil && at.stream && columns.FormatOf(o.path) != "" {
-		err = errors.New("it is no file; Parquet and .npy need one")
+	if err == nil && at.stream && columns.Holds(o.path) {
+		err = errors.New("it is no file; Parquet needs one")
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
@@ -170,7 +170,7 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	}
 	defer os.Remove(file.Name()) // it has another name by then when all went well
 	defer file.Close()
-	if columns.FormatOf(o.path) != "" {
+	if columns.Holds(o.path) {
 		err = o.writeColumns(ctx, file, from, causes)
 	} else {
 		err = o.copy(ctx, file, from, causes)
@@ -255,20 +255,15 @@ func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 }
 
 // suits returns why a file of columns cannot hold what the filter leaves.
-func (f filter) suits(path string, unordered bool) error {
-	format := columns.FormatOf(path)
-	switch {
-	case format == "":
-	case f.values || f.failed:
-		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, format)
-	case unordered && format == columns.NPY:
-		return usage("--out %s: a .npy file needs all results in order, and these come in any; name the file .parquet, which has an index", path)
+func (f filter) suits(path string) error {
+	if columns.Holds(path) && (f.values || f.failed) {
+		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, columns.Parquet)
 	}
 	return nil
 }
 
 func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
-	to := columns.NewWriter(file, columns.FormatOf(o.path))
+	to := columns.NewWriter(file)
 	for line, err := range from {
 		if err == nil {
 			err = context.Cause(ctx)
@@ -283,11 +278,7 @@ func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 			return err
 		}
 	}
-	note, err := to.Finish()
-	if err == nil && note != "" && o.note != nil {
-		o.note("%s: %s", o.path, note)
-	}
-	return err
+	return to.Finish()
 }
 
 // abandoned waits until the reader of the pipe or socket has gone or ctx ends, and

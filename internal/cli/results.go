@@ -37,7 +37,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet or .npy; or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", filesUsage)
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
@@ -71,7 +71,7 @@ func (f *resultsFlags) check() error {
 			return err
 		}
 	}
-	return f.suits(f.out, f.partial || f.unordered)
+	return f.suits(f.out)
 }
 
 func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
@@ -87,7 +87,7 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 		return err
 	}
 	defer s.close()
-	to.filter, to.note, to.kept = f.filter, a.console.Note, &keptFiles{folder: f.files, from: s.results}
+	to.filter, to.kept = f.filter, &keptFiles{folder: f.files, from: s.results}
 	switch {
 	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:

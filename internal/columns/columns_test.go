@@ -56,7 +56,7 @@ func around(before string, array []byte, after string) []byte {
 }
 
 // write writes results into a file, by way of a store.
-func write(t *testing.T, name string, results []gpumux.Result) (path, note string, err error) {
+func write(t *testing.T, results []gpumux.Result) (path string, err error) {
 	t.Helper()
 	s, err := store.Open(t.Context(), "mem://")
 	require.NoError(t, err)
@@ -66,19 +66,18 @@ func write(t *testing.T, name string, results []gpumux.Result) (path, note strin
 	require.NoError(t, err)
 	tail := in.Tail(true)
 	require.NoError(t, err)
-	path = filepath.Join(t.TempDir(), name)
+	path = filepath.Join(t.TempDir(), "x.parquet")
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file, columns.FormatOf(name))
+	to := columns.NewWriter(file)
 	for line, err := range tail.Lines(t.Context(), nil) {
 		require.NoError(t, err)
 		if err := to.Add(line); err != nil {
-			return path, "", err
+			return path, err
 		}
 	}
-	note, err = to.Finish()
-	return path, note, err
+	return path, to.Finish()
 }
 
 func need(t *testing.T, modules string, reason rig.Reason) {

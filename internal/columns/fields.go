@@ -100,7 +100,7 @@ func cellOf(v value) cell {
 				a = a.Singles() // few readers know floats of 16 bits
 			}
 			c.kind, c.array, c.loose = arrayKind, a, loose
-			if loose && a.Type == 'i' && inexact(a.Data) >= 0 {
+			if loose && a.Type == 'i' && inexact(a.Data) {
 				c.has = wide
 			}
 		case len(a.Shape) == 1:

@@ -100,7 +100,7 @@ func (n *numbers) addNumber(word string) bool {
 		}
 	}
 	if !n.floats {
-		if inexact(n.data) >= 0 {
+		if inexact(n.data) {
 			return false
 		}
 		n.floats = true
@@ -117,14 +117,14 @@ func isWhole(word string) bool { return !strings.ContainsAny(word, ".eE") }
 // exact reports whether floats hold a whole number and all smaller ones.
 func exact(whole int64) bool { return -1<<53 <= whole && whole <= 1<<53 }
 
-// inexact is where the first of whole numbers of 8 bytes lies that no float holds, or -1.
-func inexact(data []byte) int {
-	for at := 0; at < len(data); at += 8 {
-		if !exact(int64(binary.LittleEndian.Uint64(data[at:]))) {
-			return at
+// inexact reports whether floats do not hold all of some whole numbers of 8 bytes.
+func inexact(data []byte) bool {
+	for ; len(data) > 0; data = data[8:] {
+		if !exact(int64(binary.LittleEndian.Uint64(data))) {
+			return true
 		}
 	}
-	return -1
+	return false
 }
 
 // widened is an array of whole numbers as one of floats, with memory of its own.

@@ -27,9 +27,8 @@ type value struct {
 // mark stands for an array. A text of its own that says the same is written as unmarked.
 const mark, unmarked = `"\u001f"`, `"\u001F"`
 
-// parseResult keeps the buffer for the arrays, where they fit.
-func parseResult(line, buffer []byte) (result, error) {
-	r, err := results.ParseStoredIn(line, buffer)
+func parseResult(line []byte) (result, error) {
+	r, err := results.ParseStored(line)
 	if err != nil {
 		return result{}, err
 	}

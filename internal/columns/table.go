@@ -29,7 +29,8 @@ const (
 	messageColumn = "fault_message"
 )
 
-type tableWriter struct {
+// Writer writes the results of a map.
+type Writer struct {
 	out *bufio.Writer
 	to  *pqarrow.FileWriter
 	// writing ends with the error of the batch that is written while the next one is made.
@@ -42,15 +43,16 @@ type tableWriter struct {
 	objects bool
 }
 
-func newTableWriter(to io.Writer) *tableWriter {
-	w := &tableWriter{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
+// NewWriter begins a file.
+func NewWriter(to io.Writer) *Writer {
+	w := &Writer{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
 	w.writing <- nil
 	return w
 }
 
-// Add is Writer's.
-func (w *tableWriter) Add(line []byte) error {
-	r, err := parseResult(line, nil)
+// Add takes a line of results as it is stored. It keeps nothing of it.
+func (w *Writer) Add(line []byte) error {
+	r, err := parseResult(line)
 	if err != nil {
 		return err
 	}
@@ -61,20 +63,20 @@ func (w *tableWriter) Add(line []byte) error {
 	return w.flush()
 }
 
-// Finish is Writer's.
-func (w *tableWriter) Finish() (note string, err error) {
+// Finish writes what is left.
+func (w *Writer) Finish() error {
 	if len(w.rows) > 0 || w.schema == nil {
 		if err := w.flush(); err != nil {
-			return "", err
+			return err
 		}
 	}
 	if err := errors.Join(<-w.writing, w.to.Close()); err != nil {
-		return "", err
+		return err
 	}
-	return "", w.out.Flush()
+	return w.out.Flush()
 }
 
-func (w *tableWriter) flush() error {
+func (w *Writer) flush() error {
 	if w.schema == nil {
 		w.objects = w.allObjects()
 	}
@@ -99,7 +101,7 @@ func (w *tableWriter) flush() error {
 }
 
 // allObjects reports whether all values are objects, and one of them has a field.
-func (w *tableWriter) allObjects() (some bool) {
+func (w *Writer) allObjects() (some bool) {
 	for _, r := range w.rows {
 		if r.fault == nil {
 			fields, ok := r.fields()
@@ -113,7 +115,7 @@ func (w *tableWriter) allObjects() (some bool) {
 }
 
 // cells are the rows by column. The first group settles the columns; later ones must fit.
-func (w *tableWriter) cells() (byColumn [][]cell, err error) {
+func (w *Writer) cells() (byColumn [][]cell, err error) {
 	byColumn = make([][]cell, len(w.columns))
 	at := map[string]int{}
 	for i := range w.columns {
@@ -147,7 +149,7 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 }
 
 // fieldsOf returns the columns of a row beside its index and its fault.
-func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
+func (w *Writer) fieldsOf(r result) (fields []field, err error) {
 	if r.key != nil {
 		fields = append(fields, field{keyColumn, value{text: r.key}})
 	}
@@ -174,12 +176,12 @@ func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
 	return fields, nil
 }
 
-func (w *tableWriter) unlike(r result, why string) error {
+func (w *Writer) unlike(r result, why string) error {
 	return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %s; write .jsonl, or let the task "+
 		"return the same fields and types for each item", r.index, Parquet, groupBytes>>20, why)
 }
 
-func (w *tableWriter) begin() (err error) {
+func (w *Writer) begin() (err error) {
 	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
 	for _, c := range w.columns {
 		fields = append(fields, arrow.Field{Name: c.name, Type: c.dataType(), Nullable: true})
@@ -192,7 +194,7 @@ func (w *tableWriter) begin() (err error) {
 	return err
 }
 
-func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
+func (w *Writer) batch(cells [][]cell) arrow.RecordBatch {
 	fields := w.schema.Fields()
 	beside := arrow.NewSchema(slices.Concat(fields[:1], fields[len(w.columns)+1:]), nil)
 	builder := array.NewRecordBuilder(memory.DefaultAllocator, beside)

@@ -127,9 +127,8 @@ var tables = map[string]struct {
 func TestTable_ThereAndBack(t *testing.T) {
 	for name, c := range tables {
 		t.Run(name, func(t *testing.T) {
-			path, note, err := write(t, "x.parquet", values(c.values...))
+			path, err := write(t, values(c.values...))
 			require.NoError(t, err)
-			require.Empty(t, note)
 			require.Equal(t, c.rows, linesOf(t, path))
 			require.Equal(t, c.schema, schemaOf(t, path))
 		})
@@ -158,7 +157,7 @@ for name in sys.argv[1:]:
 			"fixed_size_list<element: fixed_size_list<element: int16 not null>[1] not null>[2]", "[None, [[1], [2]]]"},
 		{[]any{"[1,2]", nil, "[0.5]"}, "list<element: double not null>", "[[1.0, 2.0], None, [0.5]]"},
 	} {
-		path, _, err := write(t, "x.parquet", values(c.values...))
+		path, err := write(t, values(c.values...))
 		require.NoError(t, err)
 		paths, want = append(paths, path), append(want, c.kind+" "+c.want+" True True")
 	}
@@ -201,7 +200,7 @@ func TestTable_KeysAndItems(t *testing.T) {
 	for i := range results {
 		results[i].Key, results[i].Item = json.RawMessage(`"k"`), json.RawMessage(`{"id":"k"}`)
 	}
-	path, _, err := write(t, "x.parquet", results)
+	path, err := write(t, results)
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
 		`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, linesOf(t, path))
@@ -230,16 +229,16 @@ func TestTable_LaterResultsHaveToFit(t *testing.T) {
 		`the first ones have no field "b"`:                                                   {`{"a":` + large + `}`, `{"b":1}`},
 		"its value is no object":                                                             {`{"a":` + large + `}`, `1`},
 	} {
-		_, _, err := write(t, "x.parquet", values(v...))
+		_, err := write(t, values(v...))
 		require.ErrorContains(t, err, want)
 	}
-	path, _, err := write(t, "x.parquet", values(large, nil, "null", `"y"`))
+	path, err := write(t, values(large, nil, "null", `"y"`))
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"value":null}`, `{"value":null}`, `{"value":"y"}`}, linesOf(t, path, "value")[1:])
 }
 
 func TestItems_Columns(t *testing.T) {
-	path, _, err := write(t, "x.parquet", values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
+	path, err := write(t, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, linesOf(t, path, "b", "a"))
 	data, err := os.ReadFile(path)

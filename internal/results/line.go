@@ -128,13 +128,10 @@ func Parse(line []byte) (r gpumux.Result, err error) {
 }
 
 // ParseStored decodes a line of results, with arrays as Result.Arrays.
-func ParseStored(line []byte) (gpumux.Result, error) { return ParseStoredIn(line, nil) }
-
-// ParseStoredIn is ParseStored with the arrays in the buffer, where they fit.
-func ParseStoredIn(line, buffer []byte) (r gpumux.Result, err error) {
+func ParseStored(line []byte) (r gpumux.Result, err error) {
 	head, packed, tail, err := cutArrays(line)
 	if packed != nil {
-		r.Arrays, err = appendBroken(slices.Grow(buffer[:0], len(packed)), packed)
+		r.Arrays, err = appendBroken(make([]byte, 0, len(packed)), packed)
 	}
 	if index, rest, ok := cutIndex(head); ok && len(rest) == 0 && string(bytes.TrimSpace(tail)) == "}" {
 		r.Index = index

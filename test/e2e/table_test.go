@@ -32,12 +32,11 @@ func table(t *testing.T, path string, rows int) {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file, columns.Parquet)
+	to := columns.NewWriter(file)
 	for i := range rows {
 		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":{"id":"n%d","text":"text %d","size":%d}}`, i, i, i, 2*i)))
 	}
-	_, err = to.Finish()
-	require.NoError(t, err)
+	require.NoError(t, to.Finish())
 }
 
 // packed are the numbers below n, compressed.
