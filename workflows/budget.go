@@ -126,7 +126,7 @@ func (b *budget) limit() int {
 		for _, s := range e.stages {
 			all += s.sizer.Part()
 		}
-		limit = max(limit, all)
+		limit = max(limit, min(all, maxInFlight))
 	}
 	return limit
 }
