@@ -29,6 +29,8 @@ type Handle struct {
 	Items int64
 	// Edition is the task's edition when the map was started; see Map.
 	Edition string
+	// Changed is the stage with which an EntryChanged begins, or their number: the reduce.
+	Changed int
 	// Output is the key of its results file, if it has one.
 	Output string
 
@@ -42,15 +44,28 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// CheckEdition returns a *RefusedError if m would continue the map with other code.
+// CheckEdition returns a *RefusedError if m would continue the map with other code. A map
+// that is over may have other code in later stages.
 func (h *Handle) CheckEdition(m Map) error {
-	began := h.run.Memo.Edition
-	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && m.Retry // mending the task is what a retry is for
-	if over || began == "" || m.Edition == "" || began == m.Edition {
+	began, stage := h.run.Memo.Edition, m.changed(h.run.Memo.Edition)
+	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && (m.Retry || stage > 0) // mending the task is what a retry is for
+	if over || stage < 0 {
 		return nil
 	}
 	return refused(h.ID, "map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
 		"with the map, or give another ID for a new one", h.ID, began, h.Task, m.Edition)
+}
+
+// EndChanged terminates a run that m would continue with other code in later stages.
+func (h *Handle) EndChanged(ctx context.Context, m Map) error {
+	if !h.Running() || m.changed(h.run.Memo.Edition) <= 0 {
+		return nil
+	}
+	if err := h.starter.Client.TerminateWorkflow(ctx, h.ID, h.RunID, "a later stage has other code"); err != nil {
+		return fmt.Errorf("end map %s, whose code has changed: %w", h.ID, err)
+	}
+	h.run.Status = StatusTerminated
+	return nil
 }
 
 // Running reports whether the run went on when the handle was made.

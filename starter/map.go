@@ -30,7 +30,9 @@ type Map struct {
 	Spooled *Spooled
 	// Scope tells tasks of one name apart, such as the folder of a local task.
 	Scope string
-	// Edition tells versions of a task's code apart in a made ID.
+	// Edition tells versions of a task's code apart in a made ID. Of stages it joins theirs
+	// with dashes, and the first counts: what has other code in later stages goes on with the
+	// values of those before.
 	Edition string
 	// Label says in words where the items come from.
 	Label string
@@ -72,7 +74,11 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Range                      *gpumux.Range
 		Arg, ArgFile               string   `json:",omitempty"`
 		Columns                    []string `json:",omitempty"`
-	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.ArgFile, in.Columns}
+		Stages                     []string `json:",omitempty"`
+	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.ArgFile, in.Columns, nil}
+	for _, stage := range in.Stages {
+		what.Stages = append(what.Stages, stage.Task)
+	}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
 		if m.Spooled.Values {
@@ -91,19 +97,53 @@ func (m *Map) Identify() (id, fingerprint string) {
 	// backoff and maxFailures whether the map goes on, so they are no part of the name.
 	options := struct {
 		Fingerprint string
-		Ladder      []string
-		Mode        gpumux.Mode
-		Timeout     string
-		Attempts    int
-		Reduce      string `json:",omitempty"`
-		Key         string `json:",omitempty"`
-		WithItem    bool   `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Reduce, in.Key, in.WithItem}
-	id = clean(in.Task) + "-" + digest(options)[:12]
-	if m.Edition != "" {
-		id += "-" + m.Edition
+		stepOptions
+		Reduce   string        `json:",omitempty"`
+		Key      string        `json:",omitempty"`
+		WithItem bool          `json:",omitempty"`
+		Stages   []stepOptions `json:",omitempty"`
+	}{fingerprint, optionsOf(in), in.Reduce, in.Key, in.WithItem, nil}
+	edition := m.Edition
+	if in.Stages != nil {
+		for _, step := range in.Steps() {
+			options.Stages = append(options.Stages, optionsOf(step))
+		}
+		edition, _, _ = strings.Cut(m.Edition, "-")
+	}
+	id = clean(in.Name()) + "-" + digest(options)[:12]
+	if edition != "" {
+		id += "-" + edition
 	}
 	return id, fingerprint
+}
+
+// stepOptions are those that may change the results of a task.
+type stepOptions struct {
+	Ladder   []string
+	Mode     gpumux.Mode
+	Timeout  string
+	Attempts int
+}
+
+func optionsOf(in gpumux.MapInput) stepOptions {
+	return stepOptions{in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts)}
+}
+
+// changed is the first stage whose code is of another edition than in began, the edition
+// of a run: len(Stages) is the reduce. It is -1 where none is, or that is not known.
+func (m *Map) changed(began string) int {
+	if began == "" || m.Edition == "" || began == m.Edition {
+		return -1
+	} else if m.Input.Stages == nil {
+		return 0
+	}
+	old, first := strings.Split(began, "-"), 0
+	for i, edition := range strings.Split(m.Edition, "-") {
+		if first = i; i >= len(old) || edition != old[i] {
+			break
+		}
+	}
+	return first
 }
 
 func digest(v any) string {
@@ -189,7 +229,7 @@ func summaryLine(note memo) string {
 
 // detailLines say in Markdown what the Web UI does not show as the map's input.
 func detailLines(in gpumux.MapInput, note memo) string {
-	lines := "- pools: " + strings.Join(in.Rungs(), ", then ") + "\n"
+	lines := "- pools: " + strings.Join(in.Pools(), ", then ") + "\n"
 	if note.Input != "" {
 		lines += "- input: " + text.Plain(note.Input) + "\n"
 	}
@@ -201,7 +241,7 @@ func detailLines(in gpumux.MapInput, note memo) string {
 
 // note is the memo of a new run of the map, after the last one that it goes on from.
 func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
-	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
+	note := memo{Fingerprint: fingerprint, Task: m.Input.Name(), Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
 	switch {
 	case entry == EntryContinued && last.Memo.Output != "":
 		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)

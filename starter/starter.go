@@ -78,6 +78,9 @@ const (
 	EntryAttached Entry = "attached"
 	// EntryContinued is a new run of a map that did not complete; its stored results stand.
 	EntryContinued Entry = "continued"
+	// EntryChanged is a new run of a map that did not complete, with other code from stage
+	// Handle.Changed on; what the stages before gave stands.
+	EntryChanged Entry = "changed"
 	// EntryRetried is a new run of a completed map; its succeeded results stand.
 	EntryRetried Entry = "retried"
 	// EntryFound is a completed run that the caller named.
@@ -111,6 +114,9 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			if err := s.handle(last, entry).CheckEdition(m); err != nil {
 				return nil, err
 			}
+			if entry == EntryContinued && m.changed(last.Memo.Edition) >= 0 {
+				entry = EntryChanged
+			}
 		}
 		if entry == EntryAttached || entry == EntryFound {
 			return s.handle(last, entry), nil
@@ -124,6 +130,9 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		note := m.note(fingerprint, id, storeURL, entry, last)
 		m.Input.Output, storeURL = note.Output, note.Store
 		h, err := s.begin(ctx, id, m.Input, note, entry, reuse)
+		if entry == EntryChanged && err == nil {
+			h.Changed = m.changed(last.Memo.Edition)
+		}
 		if !errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
 			return h, err
 		}
@@ -191,6 +200,10 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	}
 	if in.Edition != gpumux.AnyEdition {
 		in.Edition = "" // mending the task is what a retry is for
+		in.Stages = slices.Clone(in.Stages)
+		for i := range in.Stages {
+			in.Stages[i].Edition = ""
+		}
 	}
 	in.Stages = slices.Clone(in.Stages)
 	for i, stage := range in.Stages {
@@ -272,7 +285,7 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 		if r.Memo.Fingerprint == "" { // somebody started it by name
 			h.Items = -1
 			if in, err := h.Input(ctx); err == nil {
-				h.Task, h.Items = in.Task, in.Len()
+				h.Task, h.Items = in.Name(), in.Len()
 			}
 		}
 		return h, nil

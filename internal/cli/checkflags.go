@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -21,7 +22,7 @@ import (
 func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	var m mistakes
 	changed := c.Flags().Changed
-	f.readTask(&m, c, args)
+	f.readTasks(&m, c, args)
 	f.checkItems(&m, changed)
 	f.checkInput(&m, c)
 	if changed("id") {
@@ -63,7 +64,8 @@ func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && 
 
 func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	f.taskFlags.check(m, c)
-	m.when(f.input.Backoff > 0 && f.input.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
+	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
+	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
 	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
 }
 
@@ -82,12 +84,18 @@ func flagOf(field string) string {
 // check finds the mistakes that need neither files nor a server.
 func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
 	in := f.input
-	in.Task, in.Items, in.Arg = "task", []json.RawMessage{}, nil
+	in.Task, in.Stages, in.Items, in.Arg = "task", nil, []json.RawMessage{}, nil
 	var bad *gpumux.InputError
 	if errors.As(in.Validate(), &bad) {
 		for _, p := range bad.Problems {
 			field, _, _ := strings.Cut(p.Field, "[")
 			m.add("%s %s", flagOf(field), p.Message)
+		}
+	} else if in.Task, in.Stages = "", f.input.Stages; in.Stages != nil && errors.As(in.Validate(), &bad) {
+		for _, p := range bad.Problems {
+			at, field := 0, p.Field
+			_, _ = fmt.Sscanf(p.Field, "stages[%d].%s", &at, &field)
+			m.add("TASK %s: %s %s", in.Stages[at].Task, field, p.Message)
 		}
 	}
 	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
@@ -139,7 +147,7 @@ func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 	case len(f.task.Command) > 0:
 		m.add("give either TASK or a command after --, not both: %s", rest[0])
 	case f.input.Task != "":
-		m.add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
+		m.add("more than one TASK: %s; `gpumux map` takes several, its stages; files are named with --in", strings.Join(args, " "))
 	}
 }
 

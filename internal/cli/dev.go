@@ -123,7 +123,7 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	} else {
 		o.Pools[1].Memory = 0 // the budget is meant for GPUs
 	}
-	return o, noGPU, nil
+	return o, noGPU, f.size(o.Pools)
 }
 
 // variables writes a private server's address and token into a file of this user, and

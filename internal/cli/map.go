@@ -23,7 +23,7 @@ import (
 func mapCommand(a *app) *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
-		Use:   "map TASK --in FILE",
+		Use:   "map TASK... --in FILE",
 		Short: "Map a task over items; given again it goes on where it was",
 		Long: `Map a task over items and write one result per item, in order: {"index":0,"value":…} or, for an item that
 failed, {"index":7,"fault":{…}}.
@@ -31,6 +31,12 @@ failed, {"index":7,"fault":{…}}.
 TASK is a name that the workers know. With --local it is a function here, file.py:function,
 module:function or file.R:function, or a command after --, which gets an item on its standard input, and in
 the place of {} in its words, and prints the result.
+
+Several TASKs are stages, which work at the same time: the value of an item in one is its input in the next,
+and the results are those of the last. An item that fails does not go on. TASK@POOL, or TASK@POOL,POOL, names
+the pools of a stage. With --local the stages take the pools that --slots names in turn; a pool named cpu or
+cpu-… is on the CPU. After a change of a later stage's code a map that was stopped keeps what the stages
+before gave; --keep keeps it of a finished one.
 
 A map without --id is named by its task, input and options. The same command given again watches a map that
 runs, goes on with the items without a result of one that was stopped, and runs a finished one anew; with --id
@@ -54,6 +60,7 @@ file, the modules beside it that it imports, and the files that a command names.
 goes on.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
+  gpumux map load.py:decode embed.py:embed --glob 'photos/*' --local --slots cpu=6,gpu=2
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --reduce builtins:sum
   gpumux map rank --in results:embed-3fa92c01d4e5 --out ranks.parquet
@@ -143,7 +150,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if err := r.a.needLocal("--local"); err != nil {
 		return err
 	}
-	o, err := f.optionsHere(ctx, r.a)
+	o, err := f.optionsHere(ctx, r.a, &r.m.Input)
 	if err != nil {
 		return err
 	}
@@ -175,7 +182,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return exitInterrupted
 	}
 	s.Ended(delivered, err)
-	if delivered && f.id != "" && h.Entry == starter.EntryStarted {
+	if delivered && (f.id != "" || keepsValues(r.m.Input)) && h.Entry == starter.EntryStarted {
 		r.a.console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
@@ -189,6 +196,8 @@ func (r *mapRun) tellEntry() {
 		if r.f.detach {
 			note("map %s started", h.ID)
 		}
+	case starter.EntryChanged:
+		r.tellChanged()
 	case starter.EntryRetried:
 		note("map %s runs its failed items again", h.ID)
 	case starter.EntryFound:
@@ -204,7 +213,7 @@ func (r *mapRun) tellEntry() {
 			note("going on with map %s and the options that it was started with", h.ID)
 		}
 		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
-			r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
+			r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Name(), h.ID)
 		}
 	}
 }
@@ -369,6 +378,9 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 		in.Mode, in.Timeout = cmp.Or(f.input.Mode, in.Mode), cmp.Or(f.input.Timeout, in.Timeout)
 		if c.Flags().Changed("attempts") {
 			in.Attempts = f.input.Attempts
+		}
+		for i := range in.Stages {
+			f.overrule(&in.Stages[i], c.Flags().Changed)
 		}
 	})
 	if err != nil {

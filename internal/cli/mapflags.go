@@ -31,6 +31,8 @@ type mapFlags struct {
 	// files is a folder for what items keep.
 	files string
 	id    string
+	// keep are the stages whose values stay.
+	keep []string
 	// unordered writes each result to standard output as soon as it is there.
 	detach, retry, json, quiet, exact, unordered bool
 }
@@ -43,6 +45,9 @@ type taskFlags struct {
 	task   local.TaskOptions
 	local  bool
 	noWait bool
+	// slots are the pools that --slots names. assigned says to which stages they went.
+	slots    []poolSlots
+	assigned string
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
@@ -93,9 +98,7 @@ const pythonUsage = "the Python to use (default python3)"
 
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 
-const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
-
-func (f *taskFlags) parseSlots(text string) error { return f.pool.Slots.UnmarshalText([]byte(text)) }
+const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4); for several pools cpu=6,gpu=2"
 
 func (f *taskFlags) parseMemory(text string) error {
 	const smallest = 1 << 20
@@ -122,6 +125,9 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
 	flags.Func("option", "what few maps need, as `KEY=VALUE`: see above; may be given again", f.parseOption)
 	flags.BoolVar(&f.unordered, "unordered", false, unorderedUsage)
+	flags.StringArrayVar(&f.keep, "keep", nil, "a `TASK`, a stage whose values stay when the map has ended, for the next one with other code in later stages; may be given again")
+	flags.Func("stage", "", f.parseStage)
+	_ = flags.MarkHidden("stage") // of gpumux's own clients
 	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
 	registerExact(flags, &f.exact)
@@ -198,24 +204,45 @@ func (f *taskFlags) parseArg(text string) error {
 	return nil
 }
 
-// optionsHere are for a worker in this process that runs the task of a command.
-func (f taskFlags) optionsHere(ctx context.Context, a *app) (local.Options, error) {
+// optionsHere are for a worker in this process that runs the task of a command, or its
+// stages, which get their pools.
+func (f taskFlags) optionsHere(ctx context.Context, a *app, in *gpumux.MapInput) (local.Options, error) {
 	o := a.localOptions(true)
 	f.task.PassEnv = passedHere(a, f.task.PassEnv)
 	var err error
-	if o.Task, err = local.FindTask(f.input.Task, f.task); err != nil {
+	steps, then := in.Steps(), []string{}
+	for _, step := range steps[1:] {
+		then = append(then, step.Task)
+	}
+	if o.Task, err = local.FindTask(steps[0].Task, f.task, then...); err != nil {
 		return o, err
 	}
-	names := f.input.Ladder
+	names := steps[0].Ladder
+	switch {
+	case len(names) > 0:
+		names = in.Pools()
+	case in.Stages == nil:
+		names = f.slotted()
+	}
 	noGPU, err := o.Place(ctx, names, f.pool)
 	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
 	if noGPU != "" && len(names) == 0 {
 		a.console.Note("note: the CPU runs it: %s", report.OneLine(why, 300))
 	}
 	for _, name := range names {
-		if noGPU != "" && name != "cpu" {
+		if noGPU != "" && !local.OnCPU(name) {
 			a.console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, report.OneLine(noGPU, 300))
 		}
+	}
+	if err == nil && in.Stages != nil && len(names) == 0 {
+		err = ownPools(&o, in.Stages)
+		f.assigned = placesOf(in.Stages)
+	}
+	if err == nil {
+		err = f.size(o.Pools)
+	}
+	if err == nil && f.assigned != "" {
+		a.console.Note("%s", f.assigned)
 	}
 	return o, err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ null. The result goes to standard output, what the task printed to standard erro
 	return c
 }
 
+// taskWord is a task in a file, which is no JSON.
+var taskWord = regexp.MustCompile(`^[^"{\[]*\.(py|R):\w+$`)
+
 func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
 	var m mistakes
 	rest := f.cutTask(&m, c, args)
@@ -52,6 +56,7 @@ func (f *runFlags) check(c *cobra.Command, args []string) (item string, err erro
 		m.add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(rest, " "))
 	} else if len(rest) == 1 {
 		item = rest[0]
+		m.when(taskWord.MatchString(item), "more than one TASK: %s; `gpumux map` takes several, its stages", strings.Join(args, " "))
 	}
 	f.taskFlags.check(&m, c)
 	return item, m.err()
@@ -86,7 +91,7 @@ func runOne(a *app, c *cobra.Command, args []string, f *runFlags) error {
 		}
 		return callOne(ctx, a, conn, m, steps, f.json)
 	}
-	o, err := f.optionsHere(ctx, a)
+	o, err := f.optionsHere(ctx, a, &m.Input)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	if id, values := f.results(); values {
 		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.in[0], id)
 	}
-	m.when(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
+	m.when(len(f.input.Ladder) > 1 || len(f.slots) > 1, "several pools are named; a stream has the slots of one")
 	f.checkOut(&m)
 	return m.err()
 }
@@ -72,7 +72,7 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.optionsHere(c.Context(), a)
+	o, err := f.optionsHere(c.Context(), a, &f.input)
 	if err != nil {
 		return err
 	}

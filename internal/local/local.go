@@ -116,10 +116,14 @@ func (o *Options) Place(ctx context.Context, names []string, defaults config.Poo
 }
 
 func onlyCPU(names []string, defaults config.Pool) bool {
-	return slices.Equal(defaults.Devices, gpu.Selection{"cpu"}) || len(defaults.Devices) == 0 && slices.Equal(names, []string{"cpu"})
+	others := slices.ContainsFunc(names, func(name string) bool { return !OnCPU(name) })
+	return slices.Equal(defaults.Devices, gpu.Selection{"cpu"}) || len(defaults.Devices) == 0 && len(names) > 0 && !others
 }
 
-// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
+// OnCPU reports whether a pool is one of the CPU by its name: cpu, or cpu- and more.
+func OnCPU(pool string) bool { return pool == "cpu" || strings.HasPrefix(pool, "cpu-") }
+
+// Pools makes a pool per name: those called cpu or cpu-… on the CPU, others on the devices of
 // defaults, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
 // cannot be used is an error. Without names there is one pool, gpu or cpu.
 func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pools []config.Pool, noGPU string, err error) {
@@ -143,12 +147,12 @@ func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pool
 		if len(defaults.Devices) == 0 {
 			pool.Devices = gpu.Selection{"all"}
 		}
-		if name == "cpu" || noGPU != "" {
+		if OnCPU(name) || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
 			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); defaults.Sharing == "exclusive" {
 				slots = 1
 			}
-			if noGPU == "" && len(names) > 1 {
+			if noGPU == "" && !onlyCPU(names, defaults) {
 				pool.Sharing, pool.GPUsPerSlot = "", 0 // they are meant for GPUs
 			}
 		}

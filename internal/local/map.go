@@ -28,9 +28,11 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 		return nil, nil, err
 	}
 	o.Task.put(m)
-	m.Input.Ladder = nil
-	for _, pool := range o.Pools {
-		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
+	if m.Input.Stages == nil {
+		m.Input.Ladder = nil
+		for _, pool := range o.Pools {
+			m.Input.Ladder = append(m.Input.Ladder, pool.Name)
+		}
 	}
 	made := m.ID == ""
 	if made {
@@ -46,6 +48,7 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 		return nil, nil, err
 	}
 	s.note.Made = made
+	s.keeps = slices.ContainsFunc(m.Input.Stages, func(stage gpumux.Stage) bool { return stage.Keep })
 	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
@@ -65,7 +68,7 @@ func (s *Session) start(m starter.Map) (err error) {
 	s.note.ID, s.note.Output, s.note.Command = s.handle.ID, s.handle.Output, s.o.Command
 	_, s.note.Fingerprint = m.Identify()
 	s.write()
-	return s.reachable(m.Input.Ladder)
+	return s.reachable(m.Input.Pools())
 }
 
 // unname clears a made ID: a retry is found by its items, and a map whose results were
@@ -80,7 +83,7 @@ func (s *Session) unname(m *starter.Map) error {
 	case errors.As(err, new(*starter.NotFoundError)):
 	case err != nil:
 		return &UnavailableError{err}
-	case stateAt(s.Data).Delivered == last.FirstRunID():
+	case stateAt(s.Data).Delivered == last.FirstRunID(), last.Edition != m.Edition:
 		m.ID = ""
 	}
 	return nil
@@ -95,9 +98,9 @@ func (s *Session) reachable(pools []string) error {
 	if err != nil {
 		return err
 	}
-	for _, pool := range in.Rungs() {
+	for _, pool := range in.Pools() {
 		if !slices.Contains(pools, pool) {
-			return mistake("map %s goes on with the pools that it was started with; give the pools %s", s.handle.ID, strings.Join(in.Rungs(), ","))
+			return mistake("map %s goes on with the pools that it was started with; give the pools %s", s.handle.ID, strings.Join(in.Pools(), ","))
 		}
 	}
 	return nil
@@ -113,7 +116,7 @@ func (s *Session) Ended(delivered bool, err error) {
 	}
 	var ended *starter.EndedError
 	bad := errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput
-	s.useless = bad && s.resultless() || s.note.Made && delivered && err == nil
+	s.useless = bad && s.resultless() || s.note.Made && delivered && err == nil && !s.keeps
 }
 
 // resultless reports whether no item of any map of the folder has a stored result.
@@ -134,7 +137,12 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 	if slices.ContainsFunc(states, func(s State) bool { return s.ID == id }) {
 		return id, nil
 	}
-	base, made := strings.CutSuffix(id, "-"+m.Edition)
+	task, edition := m.Input.Task, m.Edition
+	if m.Input.Stages != nil {
+		task = m.Input.Stages[0].Task
+		edition, _, _ = strings.Cut(edition, "-")
+	}
+	base, made := strings.CutSuffix(id, "-"+edition)
 	var other string
 	for _, s := range states {
 		switch {
@@ -146,11 +154,11 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 	}
 	if m.Retry {
 		return "", mistake("there is no map of task %s over these items to retry, and a local map whose items all succeeded leaves nothing behind; "+
-			"without a retry it is started", m.Input.Task)
+			"without a retry it is started", m.Input.Name())
 	}
 	if other != "" {
 		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-			"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other))
+			"to go on with that one, put the code back as it was and give the same command", task, other))
 	}
 	return id, nil
 }

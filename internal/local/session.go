@@ -44,8 +44,8 @@ type Session struct {
 	// handle is the session's map, or nil, and note what its folder says of it.
 	handle *starter.Handle
 	note   State
-	// useless lets Close delete the folder.
-	useless bool
+	// useless lets Close delete the folder, unless a stage of its map keeps values in it.
+	useless, keeps bool
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
@@ -122,7 +122,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	if m != nil {
 		// A map that does not suit must not get a worker, which would fail and end it.
 		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			if err := last.CheckEdition(*m); err != nil {
+			if err := cmp.Or(last.EndChanged(s.ctx, *m), last.CheckEdition(*m)); err != nil {
 				return nil, err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type Task struct {
 	code       launch.Code
 	// wanted is the edition that the processes of a map must have.
 	wanted string
+	// then are the later stages of a map that has some.
+	then   []*Task
 	reduce *Task
 }
 
@@ -52,8 +55,52 @@ type TaskOptions struct {
 	Reduce string
 }
 
-// FindTask finds file.py:function, module:function, file.R:function or a command.
-func FindTask(name string, o TaskOptions) (*Task, error) {
+// FindTask finds file.py:function, module:function, file.R:function or a command, and
+// then those of a map's later stages.
+func FindTask(name string, o TaskOptions, then ...string) (*Task, error) {
+	t, err := find(name, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range then {
+		stage, err := find(name, o)
+		if err != nil {
+			return nil, err
+		}
+		t.then = append(t.then, stage)
+	}
+	if o.Reduce != "" {
+		t.reduce, err = find(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
+		if err != nil {
+			return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
+		}
+	}
+	all := t.all()
+	editions := []string{t.Edition}
+	for i, one := range all[1:] {
+		editions = append(editions, one.Edition)
+		if slices.ContainsFunc(all[:i+1], func(other *Task) bool { return other.Name == one.Name && other.code.Target != one.code.Target }) {
+			one.Name += "-" + strconv.Itoa(i+2) // of another folder
+		}
+	}
+	if len(t.then) > 0 {
+		t.Edition = strings.Join(editions, "-")
+	} else if t.reduce != nil {
+		t.Edition = launch.JoinEditions(editions...)
+	}
+	return t, nil
+}
+
+// all are the stages and the reduce.
+func (t *Task) all() []*Task {
+	all := append([]*Task{t}, t.then...)
+	if t.reduce != nil {
+		all = append(all, t.reduce)
+	}
+	return all
+}
+
+func find(name string, o TaskOptions) (*Task, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, unavailable("%w", err)
@@ -65,14 +112,6 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
-	if o.Reduce == "" {
-		return t, nil
-	}
-	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
-	if err != nil {
-		return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
-	}
-	t.Edition = launch.JoinEditions(t.Edition, t.reduce.Edition)
 	return t, nil
 }
 
@@ -115,18 +154,34 @@ func (t *Task) function(name string, o TaskOptions) error {
 }
 
 // Files are the paths of the files that the task is made of.
-func (t *Task) Files() []string { return t.code.Files() }
+func (t *Task) Files() (files []string) {
+	for _, stage := range append([]*Task{t}, t.then...) {
+		files = append(files, stage.code.Files()...)
+	}
+	return files
+}
 
 func (t *Task) tasks() map[string]config.Task {
-	tasks := map[string]config.Task{t.Name: t.config}
-	if t.reduce != nil {
-		tasks[t.reduce.Name] = t.reduce.config
+	tasks := map[string]config.Task{}
+	for _, one := range t.all() {
+		tasks[one.Name] = one.config
 	}
 	return tasks
 }
 
 func (t *Task) put(m *starter.Map) {
-	m.Input.Task, m.Scope, m.Edition, m.Input.Edition = t.Name, t.scope, t.Edition, t.wanted
+	m.Scope, m.Edition = t.scope, t.Edition
+	if t.then == nil {
+		m.Input.Task, m.Input.Edition = t.Name, t.wanted
+	}
+	m.Input.Stages = slices.Clone(m.Input.Stages)
+	for i := range m.Input.Stages {
+		stage := t.all()[i]
+		m.Input.Stages[i].Task, m.Input.Stages[i].Edition = stage.Name, stage.wanted
+		if i > 0 {
+			m.Scope += "\x00" + stage.scope
+		}
+	}
 	if t.reduce != nil {
 		m.Input.Reduce = t.reduce.Name
 	}

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional,
 
 if TYPE_CHECKING:
     from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map, register_joblib
-    from .client import starmap, stream
+    from .client import stage, starmap, stream
 
 __all__ = ["Slot", "arg", "batch", "concurrent", "progress", "resident", "save", "slot"]
 _CLIENT = (
     "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
-    "starmap", "stream",
+    "stage", "starmap", "stream",
 )
 
 _T = TypeVar("_T")

@@ -1,18 +1,29 @@
-gpu_map <- function(x, f, ..., .seed = TRUE, .relay = TRUE) {
-  name <- if (is.name(substitute(f))) as.character(substitute(f)) else "f"
-  over(x, match.fun(f), list(...), name, c(daemons$words), .seed, .relay)
+gpu_map <- function(x, f, ..., .pools = NULL, .seed = TRUE, .relay = TRUE) {
+  said <- if (is.list(f)) as.list(substitute(f))[-1L] else list(substitute(f))
+  stages <- if (is.list(f)) lapply(unname(f), match.fun) else list(match.fun(f))
+  if (length(stages) == 0L) stop("`f` must be a function, or a list of some", call. = FALSE)
+  if (length(stages) > 1L && length(list(...)) > 0L) {
+    stop("further arguments go with one function; in a list write function(x) f(x, ...)", call. = FALSE)
+  }
+  if (!is.null(.pools) && !(is.character(.pools) && length(.pools) == length(stages) && !anyNA(.pools))) {
+    stop("`.pools` must be a pool for each function, such as c(\"cpu\", \"gpu\")", call. = FALSE)
+  }
+  plain <- length(said) == length(stages) & vapply(said[seq_along(stages)], is.name, NA)
+  names <- ifelse(plain, as.character(said[seq_along(stages)]), "f")
+  over(x, stages, list(...), names, c(daemons$words), .seed, .relay, .pools)
 }
 
-# The results of f over x in slots as the words say.
-over <- function(x, f, more, name, words, seed = TRUE, relayed = TRUE) {
+# The results of the stages, of which most maps have one, over x in slots as the words say.
+over <- function(x, stages, more, names, words, seed = TRUE, relayed = TRUE, pools = NULL) {
   whether(".relay", relayed)
   items <- if (!is.vector(x) || is.object(x)) as.list(x) else x
   results <- stats::setNames(vector("list", length(items)), names(items))
   if (length(items) == 0L) return(results)
   drawn <- streams(length(items), seed)
-  folder <- task_of(f, more, name, items, drawn$states)
-  file <- file.path(folder, paste0(safe(name), ".R"))
-  process <- start(c("map", paste0(file, ":run"), "--in", file.path(folder, "items.jsonl"), "--local", "--out", "-", pass(), words))
+  files <- make.unique(safe(names), "-")
+  folder <- task_of(stages, more, files, items, drawn$states)
+  tasks <- paste0(file.path(folder, files), ".R:run", if (!is.null(pools)) paste0("@", pools))
+  process <- start(c("map", tasks, "--in", file.path(folder, "items.jsonl"), "--local", "--out", "-", pass(), words))
   on.exit(end(process))
   output <- if (!relayed) character(length(items))
   failed <- integer()
@@ -71,35 +82,44 @@ pass <- function() {
 }
 
 # The folder of the task and its items. Its name is a hash of them, so that the same call, after a crash too, finds its map.
-task_of <- function(f, more, name, items, states) {
+task_of <- function(stages, more, files, items, states) {
   cache <- tools::R_user_dir("gpumux", "cache")
   dir.create(cache, recursive = TRUE, showWarnings = FALSE)
   made <- tempfile("new-", cache)
   dir.create(made, mode = "0700")
   on.exit(unlink(made, recursive = TRUE))
-  carried <- carry(if (length(more) == 0L) f else bound(f, more, alist(x = )))
-  saveRDS(carried$f, file.path(made, "function.rds"), version = 2L)
+  for (k in seq_along(stages)) write_stage(made, stages[[k]], more, files[[k]], k == length(stages))
   each <- function(i) encode(list(x = items[[i]], state = states[[i]]))
   writeLines(paste0('"', vapply(seq_along(items), each, ""), '"'), file.path(made, "items.jsonl"))
-  hash <- tools::md5sum(file.path(made, "function.rds"))[[1L]]
-  writeLines(c(
-    sprintf("library(%s)", carried$packages),
-    source_of(c("perform", "draw_from", "encode", "decode"),
-      # The hash makes another function another edition of this file.
-      sprintf("f <- readRDS(\"function.rds\") # %s", hash),
-      "function(text) encode(perform({",
-      "  item <- decode(text)",
-      "  draw_from(item$state)",
-      "  f(item$x)",
-      "}))"
-    )
-  ), file.path(made, paste0(safe(name), ".R")))
   files <- sort(list.files(made, full.names = TRUE))
   writeLines(tools::md5sum(files), file.path(made, "sums"))
   folder <- file.path(cache, tools::md5sum(file.path(made, "sums"))[[1L]])
   # One that is there is of the same call, and a map may run in it.
   if (!dir.exists(folder) && !file.rename(made, folder)) stop("cannot make ", folder, call. = FALSE)
   folder
+}
+
+# The R file of a stage in a folder, with its function beside it. Stages before the last give an item of the next one, which draws on.
+write_stage <- function(folder, f, more, file, last) {
+  carried <- carry(if (length(more) == 0L) f else bound(f, more, alist(x = )))
+  rds <- paste0(file, ".rds")
+  saveRDS(carried$f, file.path(folder, rds), version = 2L)
+  writeLines(c(
+    sprintf("library(%s)", carried$packages),
+    source_of(c("perform", "draw_from", "encode", "decode"),
+      # The hash makes another function another edition of this file.
+      sprintf("f <- readRDS(\"%s\") # %s", rds, tools::md5sum(file.path(folder, rds))[[1L]]),
+      "function(text) {",
+      "  item <- decode(text)",
+      "  outcome <- perform({",
+      "    draw_from(item$state)",
+      "    f(item$x)",
+      "  })",
+      if (last) "  encode(outcome)" else
+        "  encode(list(x = outcome$value, state = if (!is.null(item$state)) get(\".Random.seed\", globalenv())))",
+      "}"
+    )
+  ), file.path(folder, paste0(file, ".R")))
 }
 
 # A function of the formals that calls f with them and more, which it has with it.

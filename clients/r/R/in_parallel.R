@@ -10,7 +10,7 @@ map <- function(.x, .f, ...) {
   if (inherits(.f, "gpumux_parallel")) {
     # Without daemons it runs on the CPU.
     words <- if (is.null(daemons$words)) c("--pool", "cpu") else daemons$words
-    return(over(.x, unclass(.f), list(...), "in_parallel", words))
+    return(over(.x, list(unclass(.f)), list(...), "in_parallel", words))
   }
   before <- if ("package:gpumux" %in% search()) parent.env(as.environment("package:gpumux")) else globalenv()
   hidden <- get0("map", before, mode = "function")

@@ -23,6 +23,7 @@ in_words <- c(
   " \\(os\\._exit\\?\\); return a value or raise instead" = "; return a value or stop() instead",
   "os\\._exit, a C library's exit" = "a C library's exit",
   " \\(os\\.closerange, os\\.dup2\\)" = "",
+  "name the pools with --slots .*$" = "give `.pools`, one for each function, such as c(\"cpu\", \"gpu\")",
   "--slots" = "`n_workers`", "--devices" = "`gpu_ids`", "--memory" = "`memory_per_worker_mb`", "--reserve" = "`reserve_memory_mb`",
   "--mode" = "`worker_type`", "--pass-env(?=:)" = "options(gpumux.pass_env)"
 )

@@ -75,6 +75,18 @@ stopifnot(identical(.Random.seed, state), grepl("`.seed` must be", fails(gpu_map
 RNGkind("default")
 gpu_daemons(0)
 
+# Stages: each function has what the one before returned, with the same random numbers whoever runs it.
+half <- function(x) if (x == 3) stop("three") else list(x / 2, rnorm(1))
+more <- function(pair) if (pair[[1]] == 2) stop("two") else c(pair[[1]] + scale, pair[[2]], rnorm(1))
+chained <- function() gpu_map(c(a = 1, b = 2), list(half, more), .pools = c("cpu", "cpu-2"), .seed = 1)
+stopifnot(identical(chained(), chained()), identical(names(chained()), c("a", "b")), chained()$b[[1]] == 3)
+error <- fails(gpu_map(1:4, list(half, function(x) more(x))))
+stopifnot(grepl("^2 of 4 items failed; the first is item 3: task_error: .*: three", error$message))
+stopifnot(grepl("two", error$results[[4]]$fault$message), error$results[[1]][[1]] == 2.5)
+stopifnot(identical(gpu_map(1:2, list(function(x) NULL, is.null)), list(TRUE, TRUE)))
+stopifnot(grepl("further arguments go with one function", fails(gpu_map(1, list(half, more), 2))$message))
+stopifnot(grepl("`.pools` must be a pool for each function", fails(gpu_map(1, list(half, more), .pools = "cpu"))$message))
+
 # What an item prints and signals comes here, where it came, in order of the items.
 talk <- function(x) {
   cat("begins", x, "\n")

@@ -10,8 +10,9 @@ from .fault import BadInput, Error, Fault, MapFailed, Result, Unavailable
 from .here import map, starmap, stream
 from .parallel import register_joblib
 from .rows import Rows
+from .stages import stage
 
 __all__ = [
     "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
-    "starmap", "stream",
+    "stage", "starmap", "stream",
 ]

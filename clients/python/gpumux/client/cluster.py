@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Iterable, NamedTuple, Optional, Union
+from typing import Any, Iterable, NamedTuple, Optional, Sequence, Union
 
 from . import items as inputs
 from .command import find
 from .fault import failure
 from .options import Words, flags
 from .rows import Feed, Rows
+from .stages import Stage, tasks
 
 
 class Cluster(NamedTuple):
@@ -24,7 +25,7 @@ class Cluster(NamedTuple):
 
     def map(
         self,
-        task: str,
+        task: Union[str, Stage, Sequence[Union[str, Stage]]],
         items: Optional[Iterable[Any]] = None,
         *,
         source: Union[str, "os.PathLike[str]", None] = None,
@@ -54,6 +55,8 @@ class Cluster(NamedTuple):
     ) -> Rows:
         """Run a task that the workers know over items, or over a source in their store, and give a Result for each as they come.
 
+        Several names in a list are stages; gpumux.stage gives one options of its own, such as its pool.
+
         The map is the server's: it goes on when this program ends, and the same call, or one with the same id, takes it up again.
         Closing the results leaves it running; cancel(id) stops it. See gpumux.map for what the options share with it.
         """
@@ -64,7 +67,7 @@ class Cluster(NamedTuple):
             fairness_weight=fairness_weight, no_wait=no_wait, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
         return Rows(
-            ["map", task, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, show_output=show_output,
+            ["map", *tasks(task, "").words, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, show_output=show_output,
             raise_faults=raise_faults, total=total,
         )
 

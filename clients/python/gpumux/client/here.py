@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import sys
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from ..process import typed
 from . import function as functions
@@ -15,12 +15,13 @@ from . import items as inputs
 from . import values
 from .options import Memory, Words, words
 from .rows import Feed, Rows
+from .stages import Stage, Task, tasks
 
 _log = logging.getLogger("gpumux")
 
 
 def map(
-    function: Union[Callable[..., Any], str],
+    function: Union[Task, Sequence[Task]],
     items: Optional[Iterable[Any]] = None,
     *more: Iterable[Any],
     pickle: bool = False,
@@ -29,7 +30,7 @@ def map(
     text: Optional[Words] = None,
     key: Optional[str] = None,
     with_item: bool = False,
-    slots: Union[int, str, None] = None,
+    slots: Union[int, str, Mapping[str, Union[int, str]], None] = None,
     memory: Optional[Memory] = None,
     devices: Optional[Words] = None,
     sharing: Optional[str] = None,
@@ -61,7 +62,9 @@ def map(
 
     function is a function, its name as "file.py:function", or a class that is made once per process
     and then called with each item. Those of notebooks, lambdas and inner functions need
-    cloudpickle.
+    cloudpickle. Several in a list are stages, which work at the same time: the value of an item in
+    one is its input in the next, and each Result has the value of the last. gpumux.stage gives one
+    options of its own.
     items is any iterable of JSON values: rows of arrays arrive as lists, those of tables (pandas,
     Arrow, Polars) as dicts. With pickle items and values may be anything that pickle takes, and
     stay what they are. With more iterables function takes an item of each.
@@ -70,7 +73,8 @@ def map(
     cells stay text, such as IDs.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the
     whole item.
-    slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as
+    slots is how many run side by side on a device, or "auto", or a dict of them by pool, such as
+    {"cpu": 6, "gpu": 2}: stages take these pools in turn; memory is the budget of each, such as
     "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
     the seconds before the next try. start_timeout is the most seconds that a process may take to
@@ -97,7 +101,7 @@ def map(
         raise_faults=raise_faults)
 
 
-def starmap(function: Union[Callable[..., Any], str], items: Iterable[Iterable[Any]], **options: Any) -> Rows:
+def starmap(function: Union[Task, Sequence[Task]], items: Iterable[Iterable[Any]], **options: Any) -> Rows:
     """gpumux.map with items that are the arguments of one call each: function(*item). The options are those of gpumux.map."""
     return map(function, inputs.Calls.of(items), **options)
 
@@ -134,6 +138,8 @@ def stream(
     is kept: unfinished work is lost when the program ends. An exception of the items is raised
     after the results of those before. The other options are those of gpumux.map.
     """
+    if isinstance(function, (list, tuple, Stage)):
+        raise TypeError("gpumux.stream takes one function; gpumux.map takes several, its stages")
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
         raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
     options = dict(
@@ -155,27 +161,29 @@ def _start(
     calls = isinstance(items, inputs.Calls)
     if pickle and source is not None:
         raise TypeError("pickle=True goes with items of this program; those of source= are JSON")
-    named = functions.name(function, functions.state())
+    run = tasks(function, functions.state())
     # Whether slots import the program's own module, with its classes.
-    imports = named.made is None and getattr(function, "__module__", None) == "__main__"
-    write = inputs.pickled(calls, imports, options["key"]) if pickle else inputs.as_json(calls)
+    imports = [each.made is None and getattr(one, "__module__", None) == "__main__" for one, each in zip(run.functions, run.named)]
+    write = inputs.pickled(calls, imports[0], options["key"]) if pickle else inputs.as_json(calls)
     over, lines, total = inputs.given(items, source, write, ranges=not pickle and ahead is None)
     if lines is not None and total is None and ahead is None:
         _tell_of_streams()
     environ = dict(os.environ)
-    if named.path is not None:
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")]))
+    paths = [each.path for each in run.named if each.path is not None]
+    if paths:
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*dict.fromkeys(paths), os.environ.get("PYTHONPATH")]))
         options["pass_env"].append("PYTHONPATH")
     if pickle or calls:
-        environ[typed.VARIABLE] = f"{'pickle' if pickle else 'arguments'} {functions.main() if imports else ''}"
+        environ[typed.VARIABLE] = f"{'pickle' if pickle else 'arguments'} {functions.main() if any(imports) else ''}"
         options["pass_env"].append(typed.VARIABLE)
 
     def done() -> None:
-        if named.made is not None:
-            shutil.rmtree(os.path.dirname(named.made), ignore_errors=True)
+        for each in run.named:
+            if each.made is not None:
+                shutil.rmtree(os.path.dirname(each.made), ignore_errors=True)
 
     return Rows(
-        [words[0], named.task, *words[1:], *over], options, None if lines is None else Feed(lines, total, ahead), environ=environ, total=total,
+        [words[0], *run.words, *words[1:], *over], options, None if lines is None else Feed(lines, total, ahead), environ=environ, total=total,
         show=show, show_output=show_output, raise_faults=raise_faults, value=values.read if pickle else _same, item=values.item, done=done,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Sequence, Union
+from typing import Any, Mapping, Sequence, Union
 
 from ..process.encode import encode
 
@@ -37,6 +37,8 @@ def text_of(name: str, value: Any) -> str:
         return encode(value, "arg").decode()
     if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
         return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, Mapping):
+        return ",".join(f"{each}={number}" for each, number in value.items())
     if isinstance(value, (list, tuple)):
         return ",".join(map(_quoted, map(str, value)))
     if name in ("columns", "text"):

@@ -28,9 +28,10 @@ class Arguments(tuple):
 
 
 def content(found: Any, loads: Callable[[bytes], Any]) -> Any:
-    """The item that found stands for, where it has one of these fields. What is a text there is pickled."""
+    """The item that found stands for, where it has one of these fields. What is a text there is pickled, as is the value of an
+    earlier stage."""
     if type(found) is not dict:
-        return found
+        return loads(base64.b64decode(found)) if _asked == "pickle" and isinstance(found, str) else found
     for field in ITEM, ARGUMENTS:
         if field in found:
             inside = found[field]

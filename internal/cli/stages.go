@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/strict"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// poolSlots is a pool that --slots names.
+type poolSlots struct {
+	pool  string
+	slots config.Slots
+}
+
+// parseSlots reads a number for all pools, or POOL=N,POOL=N.
+func (f *taskFlags) parseSlots(text string) error {
+	if !strings.Contains(text, "=") {
+		return f.pool.Slots.UnmarshalText([]byte(text))
+	}
+	for each := range strings.SplitSeq(text, ",") {
+		pool, number, _ := strings.Cut(each, "=")
+		one := poolSlots{pool: pool}
+		err := names.Pool(pool)
+		if err == nil {
+			err = one.slots.UnmarshalText([]byte(number))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w; write cpu=6,gpu=2", each, err)
+		}
+		if slices.Contains(f.slotted(), pool) {
+			return fmt.Errorf("pool %s is named twice", pool)
+		}
+		f.slots = append(f.slots, one)
+	}
+	return nil
+}
+
+// slotted are the pools that --slots names.
+func (f *taskFlags) slotted() (pools []string) {
+	for _, each := range f.slots {
+		pools = append(pools, each.pool)
+	}
+	return pools
+}
+
+// size gives pools the slots that --slots names for them.
+func (f *taskFlags) size(pools []config.Pool) error {
+	for _, each := range f.slots {
+		at := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Name == each.pool })
+		if at < 0 {
+			return usage("--slots: nothing runs in pool %s; name it with TASK@%s or --pool, or leave it out", each.pool, each.pool)
+		}
+		pools[at].Slots = each.slots
+	}
+	return nil
+}
+
+// parseStage reads a stage as JSON, which clients give.
+func (f *mapFlags) parseStage(text string) error {
+	var stage gpumux.Stage
+	if mistake := strict.Decode([]byte(text), &stage); mistake != nil {
+		return fmt.Errorf("%s %s", mistake.Field, mistake.Message)
+	}
+	f.input.Stages = append(f.input.Stages, stage)
+	return nil
+}
+
+// readTasks reads one TASK, a command, or several TASKs, which are stages.
+func (f *mapFlags) readTasks(m *mistakes, c *cobra.Command, args []string) {
+	in := &f.input
+	if in.Stages == nil {
+		if c.ArgsLenAtDash() >= 0 || len(args) == 0 {
+			f.readTask(m, c, args)
+			m.when(len(f.keep) > 0, "--keep goes with several TASKs")
+			return
+		}
+		for _, word := range args {
+			in.Stages = append(in.Stages, stageOf(word))
+			m.when(strings.TrimSpace(word) == "", "TASK is empty")
+		}
+	} else if len(args) > 0 {
+		m.add("give either TASKs or --stage, not both: %s", strings.Join(args, " "))
+	}
+	for _, task := range f.keep {
+		at := slices.IndexFunc(in.Stages, func(s gpumux.Stage) bool { return s.Task == task || functionOf(s.Task) == task })
+		switch {
+		case at < 0:
+			m.add("--keep %s is none of the stages %s", task, in.Name())
+		case at == len(in.Stages)-1:
+			m.add("--keep %s: what the last stage gives are the results, which stay in any case", task)
+		default:
+			in.Stages[at].Keep = true
+		}
+	}
+	if len(in.Stages) == 1 {
+		*in = in.Steps()[0]
+	} else if f.local {
+		f.assignPools(m)
+	}
+}
+
+// stageOf reads TASK@POOL,POOL. An @ in a folder's name is part of the task.
+func stageOf(word string) gpumux.Stage {
+	at := strings.LastIndex(word, "@")
+	if at < 0 || at < strings.LastIndexAny(word, ":/") {
+		return gpumux.Stage{Task: word}
+	}
+	return gpumux.Stage{Task: word[:at], Ladder: strings.Split(word[at+1:], ",")}
+}
+
+func functionOf(task string) string { return task[strings.LastIndex(task, ":")+1:] }
+
+// assignPools gives the stages the pools that --slots names, in turn, where nothing else
+// names one.
+func (f *mapFlags) assignPools(m *mistakes) {
+	stages, pools := f.input.Stages, f.slotted()
+	without := slices.IndexFunc(stages, func(s gpumux.Stage) bool { return len(s.Ladder) == 0 })
+	switch {
+	case without < 0 || len(f.input.Ladder) > 0:
+	case slices.ContainsFunc(stages, func(s gpumux.Stage) bool { return len(s.Ladder) > 0 }):
+		m.add("TASK %s has no pool, and others have: write %s@cpu or the like, or give --pool for those without", stages[without].Task, stages[without].Task)
+	case len(pools) > len(stages):
+		m.add("--slots names %d pools for %d stages; leave some out, or name those of each stage as TASK@POOL,POOL", len(pools), len(stages))
+	case len(pools) > 0:
+		for i := range stages {
+			stages[i].Ladder = []string{pools[i%len(pools)]}
+		}
+		f.assigned = placesOf(stages)
+	}
+}
+
+// placesOf says which stage runs where.
+func placesOf(stages []gpumux.Stage) string {
+	places := make([]string, len(stages))
+	for i, s := range stages {
+		places[i] = functionOf(s.Task) + " on " + strings.Join(s.Ladder, ",")
+	}
+	return "stages: " + strings.Join(places, ", ")
+}
+
+// ownPools gives each stage a pool of its own on the CPU.
+func ownPools(o *local.Options, stages []gpumux.Stage) error {
+	pool := o.Pools[0]
+	if !slices.Equal(pool.Devices, gpu.Selection{"cpu"}) {
+		_ = o.Inventory.Close()
+		words := make([]string, len(stages))
+		for i, s := range stages {
+			words[i] = s.Task + "@" + []string{"cpu", "gpu"}[i%2]
+		}
+		return usage("this machine has a GPU: name the pools with --slots cpu=4,gpu=1, which stages take in turn, or those of each: %s", strings.Join(words, " "))
+	}
+	o.Pools = nil
+	for i := range stages {
+		if pool.Name = "cpu"; i > 0 {
+			pool.Name = fmt.Sprintf("cpu-%d", i+1)
+		}
+		o.Pools, stages[i].Ladder = append(o.Pools, pool), []string{pool.Name}
+	}
+	return nil
+}
+
+// keepsValues reports whether a stage leaves its values to later maps.
+func keepsValues(in gpumux.MapInput) bool {
+	return slices.ContainsFunc(in.Stages, func(s gpumux.Stage) bool { return s.Keep })
+}
+
+// tellChanged says what a map whose code has changed from a stage on runs again.
+func (r *mapRun) tellChanged() {
+	stages, first := r.m.Input.Stages, r.h.Changed
+	name, again := r.m.Input.Reduce, "the last stage runs"
+	if first < len(stages) {
+		name, again = stages[first].Task, "its items run"
+	}
+	var kept []string
+	for _, s := range stages[:min(first, len(stages)-1)] {
+		kept = append(kept, functionOf(s.Task))
+	}
+	r.a.console.Say("%s has changed since map %s was stopped: %s again; what %s gave is kept", name, r.h.ID, again, strings.Join(kept, " and "))
+}
+
+// overrule takes from a stage what the flags of a retry say for all.
+func (f *mapFlags) overrule(s *gpumux.Stage, changed func(string) bool) {
+	if changed("pool") {
+		s.Ladder = nil
+	}
+	if changed("mode") {
+		s.Mode = ""
+	}
+	if changed("timeout") {
+		s.Timeout = 0
+	}
+	if changed("attempts") {
+		s.Attempts = 0
+	}
+}
