@@ -69,6 +69,57 @@ func TestIdentify_WhatCounts(t *testing.T) {
 	require.Equal(t, id+"-a1b2c3", made(Map{Input: base, Edition: "a1b2c3"}), "maps of other editions of a task are found by the same beginning")
 }
 
+// Stages make a map of their own by their tasks, in this order, and by what each says for
+// itself. Other code in later ones makes no other ID.
+func TestIdentify_Stages(t *testing.T) {
+	of := func(edition string, stages ...gpumux.Stage) Map {
+		return Map{Input: gpumux.MapInput{Stages: stages, Range: &gpumux.Range{End: 3}}, Edition: edition}
+	}
+	load, embed := gpumux.Stage{Task: "load", Ladder: []string{"cpu"}}, gpumux.Stage{Task: "embed"}
+	both := of("e1-e2", load, embed)
+	require.Regexp(t, "^load-embed-[0-9a-f]{12}-e1$", made(both))
+	require.Equal(t, made(both), made(of("e1-e3", load, embed)))
+	require.NotEqual(t, made(both), made(of("e3-e2", load, embed)))
+	require.NotEqual(t, fingerprint(both), fingerprint(of("e1-e2", embed, load)), "the order counts")
+	require.NotEqual(t, fingerprint(both), fingerprint(of("e1-e2", load, embed, embed)))
+	kept := load
+	kept.Keep, kept.Chunk, kept.Backoff, kept.Edition = true, 3, 1, "e1"
+	require.Equal(t, made(both), made(of("e1-e2", kept, embed)))
+	for name, change := range map[string]func(*gpumux.Stage){
+		"ladder":   func(s *gpumux.Stage) { s.Ladder = []string{"cpu", "gpu"} },
+		"mode":     func(s *gpumux.Stage) { s.Mode = gpumux.ModeFresh },
+		"timeout":  func(s *gpumux.Stage) { s.Timeout = 1 },
+		"attempts": func(s *gpumux.Stage) { s.Attempts = 2 },
+	} {
+		other := load
+		change(&other)
+		require.NotEqual(t, made(both), made(of("e1-e2", other, embed)), name)
+		require.Equal(t, fingerprint(both), fingerprint(of("e1-e2", other, embed)), name)
+	}
+}
+
+func TestMap_ChangedStage(t *testing.T) {
+	stages := Map{Input: gpumux.MapInput{Stages: []gpumux.Stage{{Task: "a"}, {Task: "b"}, {Task: "c"}}}}
+	single := Map{Input: gpumux.MapInput{Task: "a"}}
+	for _, c := range []struct {
+		m          Map
+		began, now string
+		want       int
+	}{
+		{single, "", "e1", -1}, {single, "e1", "", -1}, {single, "e1", "e1", -1}, {single, "e1", "e2", 0},
+		{stages, "", "1-2-3", -1}, {stages, "1-2-3", "1-2-3", -1}, {stages, "1-2-3", "4-2-3", 0}, {stages, "1-2-3", "1-4-5", 1},
+		{stages, "1-2-3", "1-2-4", 2}, {stages, "1-2-3-r", "1-2-3-s", 3}, {stages, "1-2-3", "1-2-3-s", 3},
+	} {
+		c.m.Edition = c.now
+		require.Equal(t, c.want, c.m.changed(c.began), "%+v", c)
+		for _, status := range []Status{StatusRunning, StatusFailed, StatusCompleted} {
+			h := &Handle{run: &run{MapInfo: MapInfo{Status: status}, Memo: memo{Edition: c.began}}}
+			goesOn := c.want < 0 || status == StatusCompleted || status == StatusFailed && c.want > 0
+			require.Equal(t, goesOn, h.CheckEdition(c.m) == nil, "%+v %s", c, status)
+		}
+	}
+}
+
 func TestClean(t *testing.T) {
 	for task, want := range map[string]string{
 		"embed": "embed", "a/b:c": "a-b-c", "../../etc": "etc", "ü": "map", "..": "map", strings.Repeat("x", 100): strings.Repeat("x", 60),
