@@ -44,6 +44,27 @@ func TestWriteList_RoundTrip(t *testing.T) {
 	})
 }
 
+// Runs that touch are one, in what travels as in a list.
+func TestRestWriter_RunsThatTouch(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		for _, gaps := range []int64{0, 3, 2 * maxRuns} {
+			rest, want := s.Sources.Rest("m.parts"), contract.Runs(nil)
+			for i := range 3 * gaps {
+				if i%3 < 2 {
+					require.NoError(t, rest.Add(t.Context(), contract.Span{Start: i, End: i + 1}))
+					want.Add(i)
+				}
+			}
+			work, err := rest.Finish()
+			require.NoError(t, err)
+			require.Equal(t, gaps > maxRuns, work.List != nil)
+			found, err := s.Sources.ItemsOf(t.Context(), work)
+			require.NoError(t, err)
+			require.Equal(t, want, found)
+		}
+	})
+}
+
 func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
 	s := open(t, "mem://")
 	for _, text := range []string{"1\n1\n", "2\n1\n", "1\n\"2\"\n", "-1\n2\n", "1\n1.5\n", "1\n99999999999999999999\n"} {

@@ -43,7 +43,7 @@ class Stages(unittest.TestCase):
         self.assertEqual([result.index for result in found], [0, 1, 2, 3, 4])
         self.assertEqual(values(found), [10, None, 40, None, 60])
         self.assertEqual([(found[i].fault.raised, found[i].fault.fields["task"]) for i in (1, 3)],
-            [("ValueError", "tasks.py:picky"), ("KeyError", "five.py:five")])
+            [("ValueError", "tests.tasks:picky"), ("KeyError", "five.py:five")])
 
     def test_pickled_values_stay_what_they_are(self):
         items = [{1, 2}, (1, "x"), datetime.date(2026, 1, 2), b"\x00", "text", None, tasks.Pair(1, (2,))]
