@@ -34,7 +34,7 @@ cmd/gpumux/manual                internal/cli
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli
-internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/text internal/tracing starter workers workers/config
+internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/strict internal/text internal/tracing starter workers workers/config
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows

@@ -97,17 +97,18 @@ func (m *Map) Identify() (id, fingerprint string) {
 	// backoff and maxFailures whether the map goes on, so they are no part of the name.
 	options := struct {
 		Fingerprint string
-		stepOptions
-		Reduce   string        `json:",omitempty"`
-		Key      string        `json:",omitempty"`
-		WithItem bool          `json:",omitempty"`
-		Stages   []stepOptions `json:",omitempty"`
-	}{fingerprint, optionsOf(in), in.Reduce, in.Key, in.WithItem, nil}
+		Ladder      []string
+		Mode        gpumux.Mode
+		Timeout     string
+		Attempts    int
+		Reduce      string         `json:",omitempty"`
+		Key         string         `json:",omitempty"`
+		WithItem    bool           `json:",omitempty"`
+		Stages      []gpumux.Stage `json:",omitempty"`
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Reduce, in.Key, in.WithItem, nil}
 	edition := m.Edition
-	if in.Stages != nil {
-		for _, step := range in.Steps() {
-			options.Stages = append(options.Stages, optionsOf(step))
-		}
+	for _, s := range in.Stages {
+		options.Stages = append(options.Stages, gpumux.Stage{Ladder: s.Ladder, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts})
 		edition, _, _ = strings.Cut(m.Edition, "-")
 	}
 	id = clean(in.Name()) + "-" + digest(options)[:12]
@@ -117,33 +118,19 @@ func (m *Map) Identify() (id, fingerprint string) {
 	return id, fingerprint
 }
 
-// stepOptions are those that may change the results of a task.
-type stepOptions struct {
-	Ladder   []string
-	Mode     gpumux.Mode
-	Timeout  string
-	Attempts int
-}
-
-func optionsOf(in gpumux.MapInput) stepOptions {
-	return stepOptions{in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts)}
-}
-
 // changed is the first stage whose code is of another edition than in began, the edition
 // of a run: len(Stages) is the reduce. It is -1 where none is, or that is not known.
 func (m *Map) changed(began string) int {
 	if began == "" || m.Edition == "" || began == m.Edition {
 		return -1
-	} else if m.Input.Stages == nil {
-		return 0
 	}
-	old, first := strings.Split(began, "-"), 0
+	old := strings.Split(began, "-")
 	for i, edition := range strings.Split(m.Edition, "-") {
-		if first = i; i >= len(old) || edition != old[i] {
-			break
+		if m.Input.Stages == nil || i >= len(old) || edition != old[i] {
+			return i
 		}
 	}
-	return first
+	return len(m.Input.Stages) // there was a reduce
 }
 
 func digest(v any) string {

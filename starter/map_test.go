@@ -72,19 +72,19 @@ func TestIdentify_WhatCounts(t *testing.T) {
 // Stages make a map of their own by their tasks, in this order, and by what each says for
 // itself. Other code in later ones makes no other ID.
 func TestIdentify_Stages(t *testing.T) {
-	of := func(edition string, stages ...gpumux.Stage) Map {
+	staged := func(edition string, stages ...gpumux.Stage) Map {
 		return Map{Input: gpumux.MapInput{Stages: stages, Range: &gpumux.Range{End: 3}}, Edition: edition}
 	}
 	load, embed := gpumux.Stage{Task: "load", Ladder: []string{"cpu"}}, gpumux.Stage{Task: "embed"}
-	both := of("e1-e2", load, embed)
+	both := staged("e1-e2", load, embed)
 	require.Regexp(t, "^load-embed-[0-9a-f]{12}-e1$", made(both))
-	require.Equal(t, made(both), made(of("e1-e3", load, embed)))
-	require.NotEqual(t, made(both), made(of("e3-e2", load, embed)))
-	require.NotEqual(t, fingerprint(both), fingerprint(of("e1-e2", embed, load)), "the order counts")
-	require.NotEqual(t, fingerprint(both), fingerprint(of("e1-e2", load, embed, embed)))
+	require.Equal(t, made(both), made(staged("e1-e3", load, embed)))
+	require.NotEqual(t, made(both), made(staged("e3-e2", load, embed)))
+	require.NotEqual(t, fingerprint(both), fingerprint(staged("e1-e2", embed, load)), "the order counts")
+	require.NotEqual(t, fingerprint(both), fingerprint(staged("e1-e2", load, embed, embed)))
 	kept := load
 	kept.Keep, kept.Chunk, kept.Backoff, kept.Edition = true, 3, 1, "e1"
-	require.Equal(t, made(both), made(of("e1-e2", kept, embed)))
+	require.Equal(t, made(both), made(staged("e1-e2", kept, embed)))
 	for name, change := range map[string]func(*gpumux.Stage){
 		"ladder":   func(s *gpumux.Stage) { s.Ladder = []string{"cpu", "gpu"} },
 		"mode":     func(s *gpumux.Stage) { s.Mode = gpumux.ModeFresh },
@@ -93,8 +93,8 @@ func TestIdentify_Stages(t *testing.T) {
 	} {
 		other := load
 		change(&other)
-		require.NotEqual(t, made(both), made(of("e1-e2", other, embed)), name)
-		require.Equal(t, fingerprint(both), fingerprint(of("e1-e2", other, embed)), name)
+		require.NotEqual(t, made(both), made(staged("e1-e2", other, embed)), name)
+		require.Equal(t, fingerprint(both), fingerprint(staged("e1-e2", other, embed)), name)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -200,7 +199,6 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	}
 	if in.Edition != gpumux.AnyEdition {
 		in.Edition = "" // mending the task is what a retry is for
-		in.Stages = slices.Clone(in.Stages)
 		for i := range in.Stages {
 			in.Stages[i].Edition = ""
 		}

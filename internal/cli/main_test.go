@@ -98,7 +98,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"SlotsOfNoPool", []string{"map", "task.py:f", "--range", "0:2", "--local", "--pool", "cpu", "--slots", "gpu=1"}, []string{"--slots: nothing runs in pool gpu"}},
 		{"SlotsTwice", []string{"map", "task.py:f", "--range", "0:2", "--local", "--slots", "cpu=1,cpu=auto"}, []string{"--slots", "pool cpu is named twice"}},
 		{"SlotsHalfNamed", []string{"map", "task.py:f", "--range", "0:2", "--local", "--slots", "cpu=1,2"}, []string{"--slots", "write cpu=6,gpu=2"}},
-		{"SlotsOfAStream", []string{"stream", "task.py:f", "--slots", "cpu=1,cpu-2=2"}, []string{"several pools are named; a stream has the slots of one"}},
+		{"SlotsOfAStream", []string{"stream", "task.py:f", "--slots", "cpu=1,cpu-2=2"}, []string{"--slots names several pools; a stream has the slots of one"}},
 		{"KeepNoStage", []string{"map", "task.py:f", "embed.py:embed", "--range", "0:2", "--keep", "g"}, []string{"--keep g is none of the stages task.py:f > embed.py:embed"}},
 		{"KeepLastStage", []string{"map", "task.py:f", "embed.py:embed", "--range", "0:2", "--keep", "embed"}, []string{"--keep embed", "are the results"}},
 		{"StageBeside", []string{"map", "task.py:f", "--range", "0:2", "--stage", `{"task":"g"}`}, []string{"either TASKs or --stage"}},

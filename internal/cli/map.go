@@ -182,7 +182,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return exitInterrupted
 	}
 	s.Ended(delivered, err)
-	if delivered && (f.id != "" || keepsValues(r.m.Input)) && h.Entry == starter.EntryStarted {
+	if delivered && (f.id != "" || s.Keeps) && h.Entry == starter.EntryStarted {
 		r.a.console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
@@ -372,15 +372,10 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 		}
 	}
 	r.h, err = r.conn.Retry(ctx, id, func(in *gpumux.MapInput) {
-		if len(f.input.Ladder) > 0 {
-			in.Ladder = f.input.Ladder
-		}
-		in.Mode, in.Timeout = cmp.Or(f.input.Mode, in.Mode), cmp.Or(f.input.Timeout, in.Timeout)
-		if c.Flags().Changed("attempts") {
-			in.Attempts = f.input.Attempts
-		}
+		f.overrule(c, &in.Ladder, &in.Mode, &in.Timeout, &in.Attempts)
 		for i := range in.Stages {
-			f.overrule(&in.Stages[i], c.Flags().Changed)
+			s := &in.Stages[i]
+			f.overrule(c, &s.Ladder, &s.Mode, &s.Timeout, &s.Attempts)
 		}
 	})
 	if err != nil {
@@ -391,4 +386,15 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 		return err
 	}
 	return r.follow(ctx, in.Steps())
+}
+
+// overrule sets the options of a map or a stage that are given to a retry.
+func (f *mapFlags) overrule(c *cobra.Command, ladder *[]string, mode *gpumux.Mode, timeout *gpumux.Duration, attempts *int) {
+	if len(f.input.Ladder) > 0 {
+		*ladder = f.input.Ladder
+	}
+	*mode, *timeout = cmp.Or(f.input.Mode, *mode), cmp.Or(f.input.Timeout, *timeout)
+	if c.Flags().Changed("attempts") {
+		*attempts = f.input.Attempts
+	}
 }

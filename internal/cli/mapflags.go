@@ -46,7 +46,7 @@ type taskFlags struct {
 	local  bool
 	noWait bool
 	// slots are the pools that --slots names. assigned says to which stages they went.
-	slots    []poolSlots
+	slots    []config.Pool
 	assigned string
 }
 

@@ -15,12 +15,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// poolSlots is a pool that --slots names.
-type poolSlots struct {
-	pool  string
-	slots config.Slots
-}
-
 // parseSlots reads a number for all pools, or POOL=N,POOL=N.
 func (f *taskFlags) parseSlots(text string) error {
 	if !strings.Contains(text, "=") {
@@ -28,10 +22,10 @@ func (f *taskFlags) parseSlots(text string) error {
 	}
 	for each := range strings.SplitSeq(text, ",") {
 		pool, number, _ := strings.Cut(each, "=")
-		one := poolSlots{pool: pool}
+		one := config.Pool{Name: pool}
 		err := names.Pool(pool)
 		if err == nil {
-			err = one.slots.UnmarshalText([]byte(number))
+			err = one.Slots.UnmarshalText([]byte(number))
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w; write cpu=6,gpu=2", each, err)
@@ -47,7 +41,7 @@ func (f *taskFlags) parseSlots(text string) error {
 // slotted are the pools that --slots names.
 func (f *taskFlags) slotted() (pools []string) {
 	for _, each := range f.slots {
-		pools = append(pools, each.pool)
+		pools = append(pools, each.Name)
 	}
 	return pools
 }
@@ -55,11 +49,11 @@ func (f *taskFlags) slotted() (pools []string) {
 // size gives pools the slots that --slots names for them.
 func (f *taskFlags) size(pools []config.Pool) error {
 	for _, each := range f.slots {
-		at := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Name == each.pool })
+		at := slices.IndexFunc(pools, func(p config.Pool) bool { return p.Name == each.Name })
 		if at < 0 {
-			return usage("--slots: nothing runs in pool %s; name it with TASK@%s or --pool, or leave it out", each.pool, each.pool)
+			return usage("--slots: nothing runs in pool %s; name it with TASK@%s or --pool, or leave it out", each.Name, each.Name)
 		}
-		pools[at].Slots = each.slots
+		pools[at].Slots = each.Slots
 	}
 	return nil
 }
@@ -168,11 +162,6 @@ func ownPools(o *local.Options, stages []gpumux.Stage) error {
 	return nil
 }
 
-// keepsValues reports whether a stage leaves its values to later maps.
-func keepsValues(in gpumux.MapInput) bool {
-	return slices.ContainsFunc(in.Stages, func(s gpumux.Stage) bool { return s.Keep })
-}
-
 // tellChanged says what a map whose code has changed from a stage on runs again.
 func (r *mapRun) tellChanged() {
 	stages, first := r.m.Input.Stages, r.h.Changed
@@ -185,20 +174,4 @@ func (r *mapRun) tellChanged() {
 		kept = append(kept, functionOf(s.Task))
 	}
 	r.a.console.Say("%s has changed since map %s was stopped: %s again; what %s gave is kept", name, r.h.ID, again, strings.Join(kept, " and "))
-}
-
-// overrule takes from a stage what the flags of a retry say for all.
-func (f *mapFlags) overrule(s *gpumux.Stage, changed func(string) bool) {
-	if changed("pool") {
-		s.Ladder = nil
-	}
-	if changed("mode") {
-		s.Mode = ""
-	}
-	if changed("timeout") {
-		s.Timeout = 0
-	}
-	if changed("attempts") {
-		s.Attempts = 0
-	}
 }

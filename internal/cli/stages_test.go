@@ -39,7 +39,7 @@ func placed(t *testing.T, words ...string) *mapFlags {
 func TestReadTasks_Pools(t *testing.T) {
 	f := placed(t, "a.py:load", "b.py:embed", "c.py:pack", "--slots", "cpu=6,gpu=auto", "--keep", "load", "--attempts", "3")
 	require.Equal(t, "stages: load on cpu, embed on gpu, pack on cpu", f.assigned)
-	require.Equal(t, []poolSlots{{"cpu", 6}, {"gpu", config.AutoSlots}}, f.slots)
+	require.Equal(t, []config.Pool{{Name: "cpu", Slots: 6}, {Name: "gpu", Slots: config.AutoSlots}}, f.slots)
 	require.Equal(t, []gpumux.Stage{{Task: "a.py:load", Ladder: []string{"cpu"}, Keep: true}, {Task: "b.py:embed", Ladder: []string{"gpu"}}, {Task: "c.py:pack", Ladder: []string{"cpu"}}}, f.input.Stages)
 	pools := []config.Pool{{Name: "cpu", Slots: 4}, {Name: "gpu", Slots: 1}}
 	require.NoError(t, f.size(pools))
@@ -70,13 +70,4 @@ func TestOwnPools(t *testing.T) {
 	require.Equal(t, "stages: f on cpu, g on cpu-2, h on cpu-3", placesOf(stages))
 	require.Len(t, o.Pools, 3)
 	require.Equal(t, "cpu-3", o.Pools[2].Name)
-}
-
-func TestOverrule(t *testing.T) {
-	said := gpumux.Stage{Task: "f", Ladder: []string{"cpu"}, Mode: gpumux.ModeFresh, Timeout: 1, Attempts: 2, Chunk: 3}
-	stays := said
-	(&mapFlags{}).overrule(&stays, func(string) bool { return false })
-	require.Equal(t, said, stays)
-	(&mapFlags{}).overrule(&said, func(string) bool { return true })
-	require.Equal(t, gpumux.Stage{Task: "f", Chunk: 3}, said)
 }

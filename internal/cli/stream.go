@@ -59,7 +59,8 @@ func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	if id, values := f.results(); values {
 		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.in[0], id)
 	}
-	m.when(len(f.input.Ladder) > 1 || len(f.slots) > 1, "several pools are named; a stream has the slots of one")
+	m.when(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
+	m.when(len(f.slots) > 1, "--slots names several pools; a stream has the slots of one")
 	f.checkOut(&m)
 	return m.err()
 }

@@ -48,7 +48,7 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 		return nil, nil, err
 	}
 	s.note.Made = made
-	s.keeps = slices.ContainsFunc(m.Input.Stages, func(stage gpumux.Stage) bool { return stage.Keep })
+	s.Keeps = slices.ContainsFunc(m.Input.Stages, func(stage gpumux.Stage) bool { return stage.Keep })
 	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
@@ -116,7 +116,7 @@ func (s *Session) Ended(delivered bool, err error) {
 	}
 	var ended *starter.EndedError
 	bad := errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput
-	s.useless = bad && s.resultless() || s.note.Made && delivered && err == nil && !s.keeps
+	s.useless = bad && s.resultless() || s.note.Made && delivered && err == nil && !s.Keeps
 }
 
 // resultless reports whether no item of any map of the folder has a stored result.
@@ -137,11 +137,7 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 	if slices.ContainsFunc(states, func(s State) bool { return s.ID == id }) {
 		return id, nil
 	}
-	task, edition := m.Input.Task, m.Edition
-	if m.Input.Stages != nil {
-		task = m.Input.Stages[0].Task
-		edition, _, _ = strings.Cut(edition, "-")
-	}
+	edition, _, _ := strings.Cut(m.Edition, "-") // of the first stage
 	base, made := strings.CutSuffix(id, "-"+edition)
 	var other string
 	for _, s := range states {
@@ -158,7 +154,7 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 	}
 	if other != "" {
 		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-			"to go on with that one, put the code back as it was and give the same command", task, other))
+			"to go on with that one, put the code back as it was and give the same command", m.Input.Steps()[0].Task, other))
 	}
 	return id, nil
 }

@@ -44,8 +44,10 @@ type Session struct {
 	// handle is the session's map, or nil, and note what its folder says of it.
 	handle *starter.Handle
 	note   State
-	// useless lets Close delete the folder, unless a stage of its map keeps values in it.
-	useless, keeps bool
+	// Keeps says that a stage of its map keeps values in the folder.
+	Keeps bool
+	// useless lets Close delete the folder.
+	useless bool
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
