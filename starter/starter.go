@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -199,9 +200,6 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	}
 	if in.Edition != gpumux.AnyEdition {
 		in.Edition = "" // mending the task is what a retry is for
-		for i := range in.Stages {
-			in.Stages[i].Edition = ""
-		}
 	}
 	in.Stages = slices.Clone(in.Stages)
 	for i, stage := range in.Stages {

@@ -15,9 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-// stagesPy has two stages, which leave a line per call. The second waits while there is a
-// file hold.
-const stagesPy = `
+// nearPy leaves a line for each call of a stage.
+const nearPy = `
 import os, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 def call(stage, x):
@@ -25,16 +24,17 @@ def call(stage, x):
         calls.write(f"{stage}{x}\n")
 `
 
-func newStages(t *testing.T) *shell {
+func newStagesHere(t *testing.T) *shell {
 	t.Helper()
 	s := newShell(t)
-	s.write("near.py", stagesPy)
+	s.write("near.py", nearPy)
 	s.write("load.py", "from near import call\ndef decode(x):\n    call('d', x)\n    if x == 3: raise ValueError('three')\n    return {'x': x, 'more': 'y' * 10}\n")
 	s.write("embed.py", embedAs("10"))
 	return s
 }
 
-// embedAs is the code of a second stage, which multiplies by a number.
+// embedAs is the code of a second stage, which multiplies by a number. From 7 on it waits
+// while there is a file hold.
 func embedAs(by string) string {
 	return "import os, time\nfrom near import HERE, call\ndef embed(item):\n    x = item['x']\n    call('e', x)\n    if x == 5: raise KeyError('five')\n" +
 		"    while x > 6 and os.path.exists(os.path.join(HERE, 'hold')): time.sleep(0.01)\n    return x * " + by + "\n"
@@ -64,7 +64,7 @@ func outcomes(s *shell, text string) (all []string) {
 
 func TestStagesLocal_ValuesAndFaults(t *testing.T) {
 	t.Parallel()
-	s := newStages(t)
+	s := newStagesHere(t)
 	words := []string{"map", "load.py:decode", "embed.py:embed", "--range", "0:7", "--local"}
 	p := s.run(1, append(words, "--slots", "cpu=2,cpu-b=1")...)
 	want := []string{"0", "10", "20", "ValueError in load.py:decode", "40", "KeyError in embed.py:embed", "60"}
@@ -84,7 +84,7 @@ func TestStagesLocal_ValuesAndFaults(t *testing.T) {
 // the last values are reduced.
 func TestStagesLocal_PoolsAndReduce(t *testing.T) {
 	t.Parallel()
-	s := newStages(t)
+	s := newStagesHere(t)
 	p := s.run(0, "map", "load.py:decode", "embed.py:embed", "--range", "0:3", "--local", "--devices", "cpu", "--slots", "1")
 	require.Equal(t, []string{"0", "10", "20"}, outcomes(s, p.stdout.String()))
 	require.Contains(t, p.stderr.String(), "stages: decode on cpu, embed on cpu-2")
@@ -101,7 +101,7 @@ func TestStagesLocal_GoesOn(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStages(t)
+			s := newStagesHere(t)
 			words := []string{"map", "load.py:decode@cpu", "embed.py:embed@cpu-2", "--in", "items.jsonl", "--local", "--slots", "cpu=1,cpu-2=3",
 				"--option", "chunk=1"}
 			s.write("items.jsonl", "0\n1\n2\n4\n6\n7\n8\n9\n")
@@ -135,7 +135,7 @@ func TestStagesLocal_GoesOn(t *testing.T) {
 
 func TestStagesLocal_Keep(t *testing.T) {
 	t.Parallel()
-	s := newStages(t)
+	s := newStagesHere(t)
 	words := []string{"map", "load.py:decode@cpu", "embed.py:embed@cpu", "--range", "0:3", "--local", "--slots", "cpu=1", "--keep", "decode"}
 	p := s.run(0, words...)
 	require.Equal(t, []string{"0", "10", "20"}, outcomes(s, p.stdout.String()))
@@ -145,7 +145,7 @@ func TestStagesLocal_Keep(t *testing.T) {
 	p = s.run(0, words...)
 	require.Equal(t, []string{"0", "100", "200"}, outcomes(s, p.stdout.String()))
 	require.Equal(t, []string{"e0", "e1", "e2"}, called(s))
-	s.write("near.py", stagesPy+"more = 1\n")
+	s.write("near.py", nearPy+"more = 1\n")
 	s.run(0, words...)
 	require.Equal(t, []string{"d0", "d1", "d2", "e0", "e1", "e2"}, called(s))
 	require.Len(t, s.state(), 2, "other code of the first stage makes another map")
