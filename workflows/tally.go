@@ -16,6 +16,8 @@ const maxRecent = 5
 // tally sums the finished chunks of a stage.
 type tally struct {
 	contract.Counts
+	// ran is how many items took busy, those that were stored already aside.
+	ran    int64
 	busy   time.Duration
 	peaks  gpumux.Peaks
 	chunks int64
@@ -24,6 +26,7 @@ type tally struct {
 // add adds the result of a chunk, which was counted when it was handed out.
 func (t *tally) add(r contract.ChunkResult) {
 	t.Add(r.Succeeded, r.Failed, r.Faults)
+	t.ran += r.Ran
 	t.busy += time.Duration(r.Busy)
 	t.peaks.Merge(r.Peak)
 }
@@ -31,6 +34,7 @@ func (t *tally) add(r contract.ChunkResult) {
 func (t *tally) absorb(done contract.StageCarry) {
 	t.Add(done.Succeeded, done.Failed, done.Faults)
 	t.chunks += done.Chunks
+	t.ran += done.Ran
 	t.busy += time.Duration(done.Busy)
 	t.peaks.Merge(done.Peak)
 }

@@ -37,6 +37,7 @@ type StageCarry struct {
 	Todo Backlog `json:"todo"`
 	Counts
 	Chunks int64           `json:"chunks"`
+	Ran    int64           `json:"ran,omitempty"`
 	Busy   gpumux.Duration `json:"busy"`
 	Peak   *gpumux.Peaks   `json:"peak,omitempty"`
 	Pace
