@@ -42,7 +42,7 @@ func TestDetails_Stages(t *testing.T) {
 	text := Details(p, []string{"cpu", "gpu", "big"})
 	require.Contains(t, text, "**`decode > embed`** over 10 items on cpu, then gpu, then big: running\n")
 	require.Contains(t, text, "\n\n| stage | on | finished | failed | running | waiting | slots | items/s of them |\n|---|---|---|---|---|---|---|---|\n"+
-		"| decode | cpu | 7 | 1 | 2 | 1 | 8 | 8.0 |\n| `em¦bed` | gpu, then big | 3 | 0 | 1 | 2 | 1 | 1.0 |\n\n`decode waits for em|bed: 1 slots give 1/s, 8 would keep up with 8/s`\n")
+		"| decode | cpu | 7 | 1 | 2 | 1 | 8 | 8.0 |\n| `em¦bed` | gpu, then big | 3 | 0 | 1 | 2 | 1 | 1.0 |\n\n`decode waits for em|bed: 1 slot gives 1/s, 8 would keep up with 8/s`\n")
 	require.Contains(t, text, "\n- decode, item 4: crash: gone")
 }
 

@@ -107,15 +107,16 @@ func PartsOf(output string) string { return output + names.PartsEnding }
 
 // StageFolder is the folder of a stage before the last, by its place from 0. The owner of
 // all up to it is in its name, so that other code of it has another folder. It lies with
-// the map's ID where the results do, so that other code of later stages finds it.
+// the map's ID where the results do, so that other code of later stages finds it, and else
+// beside the results.
 func StageFolder(output string, at int, owner Owner) string {
 	text, _ := json.Marshal(owner) // it always encodes
 	sum := sha256.Sum256(text)
-	folder := PartsOf(output)
+	beside := output + "."
 	if parts := strings.Split(output, "/"); len(parts) == 4 && parts[0] == "maps" {
-		folder = path.Join(parts[:2]...)
+		beside = path.Join(parts[:2]...) + "/"
 	}
-	return fmt.Sprintf("%s/%s%d-%x/%s", folder, StagePrefix, at+1, sum[:8], PartsOf(ArraysOutput))
+	return fmt.Sprintf("%s%s%d-%x/%s", beside, StagePrefix, at+1, sum[:8], PartsOf(ArraysOutput))
 }
 
 // StagePrefix begins the name of what is deleted of a stage.

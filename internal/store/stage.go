@@ -77,7 +77,7 @@ func (f *Folder) valuesIn(ctx context.Context, names []partName, runs contract.R
 		if !runs.Has(l.Index) {
 			continue
 		}
-		r, err := results.ParseStored(bytes.Clone(l.text))
+		r, err := results.ParseStored(l.text)
 		if err == nil {
 			err = take(r)
 		}

@@ -5,5 +5,5 @@
 // It owns fetch.sh, which gets these programs, and every process that it starts; each has
 // a loopback address of its own. It never installs anything and never runs with the other
 // tests: `make cluster-check` runs it, with RUN=Outage one part alone: Outage, Workers,
-// TwoOfEach, Load, Limits or Stock. All processes end with the test binary.
+// TwoOfEach, Stages, Load, Limits or Stock. All processes end with the test binary.
 package clustercheck

@@ -37,6 +37,7 @@ def work(item):
     if arg["seconds"]: time.sleep(arg["seconds"])
     fcntl.lockf(log, fcntl.LOCK_UN, 1, number)
     return item * 3 if isinstance(item, int) else item
+def triple(item): return item * 3
 def odd(item):
     if item % 2: raise ValueError("%d is odd" % item)
     return item
@@ -67,7 +68,7 @@ func (s site) worker(name string, host int, build string) *process {
 	}
 	text := fmt.Sprintf("%sstore: %q\nmetrics: \"%s:9464\"\nbacklog: [cpu]\n"+
 		"pools: [{name: cpu, devices: cpu, slots: 1, memory: 512MiB}, {name: long, devices: cpu, slots: 1}]\n"+
-		"tasks: {work: {python: \"work.py:work\"}, odd: {python: \"work.py:odd\"}}\n", temporal, s.store, at(host))
+		"tasks: {work: {python: \"work.py:work\"}, odd: {python: \"work.py:odd\"}, triple: {python: \"work.py:triple\"}}\n", temporal, s.store, at(host))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		panic(err)
 	}

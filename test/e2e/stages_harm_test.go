@@ -145,7 +145,7 @@ func (s *stage) each(tests map[string]func(*stage)) {
 func TestStages_ThroughHarm(t *testing.T) {
 	s := newStages(t)
 	s.each(map[string]func(*stage){
-		"CancelledItGoesOn": cancelledStages, "OtherCodeOfTheLastStage": otherLastStage, "RetriesFromWhereTheyFailed": retriedStages,
+		"CancelledItGoesOn": cancelledStages, "OtherCodeOfTheLastStage": otherLastStage, "AnOutputOfItsOwn": ownOutput, "RetriesFromWhereTheyFailed": retriedStages,
 		"KeptStagesForgetWhatFailed": keptStages, "DamagedValuesAreMadeAgain": damagedStages,
 	})
 }
@@ -197,6 +197,19 @@ func cancelledStages(s *stage) {
 }
 
 func otherLastStage(s *stage) {
+	goesOnInStages(s, "maps/gated-150/one/results.jsonl", "maps/gated-150/two/results.jsonl", strings.ReplaceAll(latePy, "item * 10", "item * 100"), 100)
+}
+
+// The results lie where the caller says.
+func ownOutput(s *stage) {
+	goesOnInStages(s, "mine/gated.jsonl", "mine/gated.jsonl", latePy, 10)
+	left, err := os.ReadDir(filepath.Join(s.dir, "store/mine"))
+	require.NoError(s.t, err)
+	require.Len(s.t, left, 2, "the results and their parts")
+}
+
+// goesOnInStages runs a map to its last stage, and then under the same ID with that stage's code.
+func goesOnInStages(s *stage, one, two, code string, times int) {
 	run := func(output string) *starter.Handle {
 		m := gatedStages(150)
 		m.Input.Output = output
@@ -206,7 +219,7 @@ func otherLastStage(s *stage) {
 		require.NoError(s.t, err)
 		return h
 	}
-	h := run("maps/gated-150/one/results.jsonl")
+	h := run(one)
 	s.until("the first stage is through", func() bool {
 		p, err := h.Progress(s.t.Context())
 		return err == nil && len(p.Stages) > 0 && p.Stages[0].Succeeded == 150
@@ -214,14 +227,14 @@ func otherLastStage(s *stage) {
 	require.NoError(s.t, h.Cancel(s.t.Context()))
 	_, err := s.wait(h)
 	require.ErrorContains(s.t, err, "was cancelled")
-	s.write("late.py", strings.ReplaceAll(latePy, "item * 10", "item * 100"))
+	s.write("late.py", code)
 	defer s.write("late.py", latePy)
 	s.write("open", "")
-	h = run("maps/gated-150/two/results.jsonl")
+	h = run(two)
 	_, err = s.wait(h)
 	require.NoError(s.t, err)
 	for i, value := range s.values(h) {
-		require.Equal(s.t, strconv.Itoa(100*(i+1)), value)
+		require.Equal(s.t, strconv.Itoa(times*(i+1)), value)
 	}
 	s.once("inc", 150)
 }
