@@ -34,12 +34,12 @@ cmd/gpumux/manual                internal/cli
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli
-internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/strict internal/text internal/tracing starter workers workers/config
+internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/strict internal/text starter workers workers/config
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows
-workers                          . activities gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
-internal/fleet                   . codec internal/contract internal/names internal/tracing
+workers                          . activities gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template workers/config workflows
+internal/fleet                   . codec internal/contract internal/names
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot
@@ -55,7 +55,7 @@ internal/process                 .
 internal/runtimes                clients/python
 clients/python
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/record internal/recovery internal/results internal/store internal/text internal/tracing
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/record internal/recovery internal/results internal/store internal/text
 internal/recovery                .
 internal/record                  . internal/store
 workflows                        . internal/contract internal/names internal/text
@@ -70,7 +70,6 @@ internal/test/codectest
 internal/test/rig
 internal/test/s3test
 internal/test/wiretest           internal/wire
-internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
 internal/calls                   .
 codec

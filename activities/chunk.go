@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/internal/store"
-	"github.com/gpumux/gpumux/internal/tracing"
 )
 
 // clocks of the server and the store are at most so far apart.
@@ -41,7 +40,7 @@ var (
 func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk}
-	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), mapID: chunk.Map, trace: tracing.ID(ctx)}
+	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), mapID: chunk.Map}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}

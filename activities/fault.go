@@ -86,8 +86,8 @@ const maxLogged = 20
 
 type faultLog struct {
 	log.Logger
-	mapID, trace string
-	logged       int
+	mapID  string
+	logged int
 }
 
 func (l *faultLog) item(result gpumux.Result, later bool) {
@@ -113,9 +113,6 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	k = append(k, "task", f.Task, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
 	if f.Budget > 0 {
 		k = append(k, "budget", f.Budget)
-	}
-	if l.trace != "" {
-		k = append(k, "trace", l.trace)
 	}
 	return k
 }

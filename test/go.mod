@@ -7,7 +7,6 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/nexus-rpc/sdk-go v0.7.0
 	github.com/stretchr/testify v1.12.1
-	go.opentelemetry.io/proto/otlp v1.11.0
 	go.temporal.io/api v1.64.1
 	go.temporal.io/sdk v1.50.0
 	go.temporal.io/server v1.32.1
@@ -25,6 +24,7 @@ require (
 	github.com/labstack/echo/v4 v4.15.4 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/temporalio/ui-server/v2 v2.55.0 // indirect
+	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.temporal.io/sdk/contrib/envconfig v1.0.2 // indirect
 )
 

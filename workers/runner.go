@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -80,16 +79,10 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 			}
 		}
 	}
-	span := tracing.Begin(ctx, call, h.Name, h.Group)
 	granted := r.granted(held, h, call)
-	granted.Trace = span.Parent()
-	granted.Work = span.Items(&counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}})
+	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}}
 	err = h.Run(ctx, task, granted)
-	fault, faulted := errors.AsType[*gpumux.Fault](err)
-	if !faulted {
-		span.End("")
-	} else {
-		span.End(string(fault.Kind))
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		share.Siblings(ctx, began, call.Whole, fault)
 		r.examineDevice(ctx, h, fault)
 	}
@@ -99,7 +92,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && !fault.Repeated {
 		h.Faults.Add(1)
-		r.report(ctx, task.Name, fault)
+		r.report(task.Name, fault)
 		stint.Failed(fault.Kind)
 	}
 	return err
@@ -208,13 +201,9 @@ func (r *remainder) soon(took time.Duration) bool {
 	return true
 }
 
-func (r *runner) report(ctx context.Context, task string, fault *gpumux.Fault) {
+func (r *runner) report(task string, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
-	log := r.log
-	if id := tracing.ID(ctx); id != "" {
-		log = log.With(zap.String("trace", id))
-	}
-	log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
+	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
 		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
 		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
 }

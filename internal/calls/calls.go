@@ -112,10 +112,8 @@ type Call struct {
 // Done is a finished item.
 type Done struct {
 	gpumux.Result
-	// Busy is the time that the item took in the task process, until Ended by the process's
-	// clock. Ended is only there for traced calls to processes that stay.
-	Busy  time.Duration
-	Ended time.Time
+	// Busy is the time that the item took in the task process.
+	Busy time.Duration
 	// Peak is the most bytes that the process and its descendants needed while the item ran:
 	// device memory on a GPU, less what frameworks keep unused where they tell; resident
 	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch

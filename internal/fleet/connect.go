@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/tracing"
 )
 
 // Options says which Temporal to use. Empty fields come from Temporal's conventions:
@@ -135,9 +134,6 @@ func ClientOptions(o Options) (client.Options, error) {
 		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
 	options.WorkerHeartbeatInterval = 10 * time.Second // so that busy workers are seen
-	if err := tracing.Apply(&options); err != nil {
-		return client.Options{}, err
-	}
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,

@@ -207,11 +207,7 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 		}
 		busy += r.Busy
 		result.Printed, result.Files, files = a.p.session.Process.Out.UpTo(r.Out), files, nil
-		ended := time.Time{}
-		if each.Trace != "" {
-			ended = now.Add(-duration(clock - r.Ended))
-		}
-		a.finish(found, result, r.Busy, peak, ended)
+		a.finish(found, result, r.Busy, peak)
 	}
 	a.p.account.ended(len(records), busy, peaks)
 	a.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
@@ -234,13 +230,13 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 	return nil
 }
 
-func (a *answers) finish(at int, r gpumux.Result, busy float64, peak int64, ended time.Time) {
+func (a *answers) finish(at int, r gpumux.Result, busy float64, peak int64) {
 	each := a.flight.items[at].call
 	r.Index = a.flight.items[at].Index
 	a.flight.drop(at)
 	a.p.account.ran++
 	a.job.finished++
-	each.done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(a.p.session.Memory.Budget),
+	each.done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(a.p.session.Memory.Budget),
 		Concurrent: a.flight.concurrent > 0})
 }
 
@@ -264,7 +260,7 @@ func (a *answers) raised(m wire.Fault) error {
 		return nil
 	}
 	peak := a.p.session.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
-	a.finish(at, gpumux.Result{Fault: fault, Printed: output}, m.Busy, peak, time.Time{})
+	a.finish(at, gpumux.Result{Fault: fault, Printed: output}, m.Busy, peak)
 	a.p.account.ended(1, m.Busy, peak)
 	a.slot.tally(func(st *Stats) { st.Items++ })
 	return a.goOn()

@@ -18,8 +18,6 @@ type Call struct {
 	// that starts with the call. Zero keeps what the slot has.
 	Memory, Room gpumux.Size
 	Env          map[string]string
-	// Trace is the W3C traceparent of the call for its process. Default: it is not traced.
-	Trace string
 	// Held returns an error with calls.ErrLapsed in its chain once somebody else may run the
 	// items. It is asked before a result counts and before a death is blamed on an item:
 	// this program may have been stopped until a moment ago. Default: always held.

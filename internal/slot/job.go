@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -56,11 +55,6 @@ func newJob(owner *owner, r request) *job {
 	j.o.Mode = j.modeOf(want)
 	if len(task.Command) > 0 {
 		j.o.Mode = gpumux.ModeFresh // a command has no process to keep
-		if want.Trace != "" {
-			env := map[string]string{"TRACEPARENT": want.Trace}
-			maps.Copy(env, j.o.Env)
-			j.o.Env = env
-		}
 	}
 	j.fresh = j.o.Mode == gpumux.ModeFresh
 	if j.fresh {

@@ -44,7 +44,6 @@ type Run struct {
 	// Kinds has one entry per item; nil: all are JSON. They need a Ready with Kinds.
 	Kinds  []Kind `json:"kinds,omitempty"`
 	Folder string `json:"folder,omitempty"`
-	Trace  string `json:"trace,omitempty"`
 	// Sizes has the size of each of Items, in a header only.
 	Sizes []int `json:"sizes,omitzero"`
 }

@@ -92,7 +92,7 @@ def _serve(wire, ended, forks) -> int:
     import gpumux
 
     from gpumux.process import call, memory, peak, raw, task
-    from gpumux.process.wire import Wire, WireError, check_run, inherit, trace
+    from gpumux.process.wire import Wire, WireError, check_run, inherit
 
     hello = _greet(wire)
     if hello is None:
@@ -155,7 +155,6 @@ def _serve(wire, ended, forks) -> int:
             if header.get("type") != "run":
                 raise WireError(f"the worker says {header.get('type')!r} where only run, cancel and stop can come")
             check_run(header, body)
-            trace(header)
             # The worker waits for results, so it reads the report.
             memory.prove()
             caller.run(header, body)

@@ -17,7 +17,7 @@ from .files import Files
 from .peak import LONG, Peak
 from .raw import Raw
 from .typed import pack, read
-from .wire import Wire, check_run, items, trace
+from .wire import Wire, check_run, items
 
 if TYPE_CHECKING:
     from .call import Caller
@@ -96,7 +96,6 @@ class Window:
             kind = message and message[0].get("type")
             if kind == "run" and (message[0].get("target"), message[0].get("task")) == function:
                 check_run(*message)
-                trace(message[0])
                 memory.prove()
                 self._add(*message)
             elif kind == "cancel":

@@ -59,20 +59,6 @@ def items(header: dict, body: memoryview) -> Iterator[memoryview | Raw]:
         yield Raw(kinds[n], b"", piece) if kinds and kinds[n] else piece
 
 
-_traced = False
-
-
-def trace(header: dict) -> None:
-    """Let the task and the programs that it starts find the run's place in its trace."""
-    global _traced
-    place = header.get("trace")
-    if place:
-        os.environ["TRACEPARENT"] = place
-    elif _traced:
-        os.environ.pop("TRACEPARENT", None)
-    _traced = bool(place)
-
-
 def _positive(numbers: list) -> bool:
     return set(map(type, numbers)) == {int} and min(numbers) > 0
 

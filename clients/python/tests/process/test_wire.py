@@ -199,18 +199,6 @@ class TestItems(unittest.TestCase):
                 wire.check_run({"run": 1, "sizes": [1, 4, 2], "kinds": kinds}, memoryview(b"1123456"))
 
 
-class TestTrace(unittest.TestCase):
-    def test_place_is_that_of_the_run(self):
-        self.addCleanup(os.environ.pop, "TRACEPARENT", None)
-        os.environ["TRACEPARENT"] = "own"
-        wire.trace({})
-        self.assertEqual(os.environ["TRACEPARENT"], "own", "what a task's env says stays")
-        wire.trace({"trace": "00-a-b-01"})
-        self.assertEqual(os.environ["TRACEPARENT"], "00-a-b-01")
-        wire.trace({})
-        self.assertNotIn("TRACEPARENT", os.environ)
-
-
 class TestSend(Ends):
     def test_threads_do_not_mix_frames(self):
         def report(run):

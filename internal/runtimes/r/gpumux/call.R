@@ -64,8 +64,6 @@ since <- function(begin) as.numeric(Sys.time()) - as.numeric(begin)
 # Answer the items of a run, whose JSON lies one after the other in its body.
 run <- function(task, message) {
   at$run <- message$run
-  if (!is.null(message$trace)) Sys.setenv(TRACEPARENT = message$trace) else if (isTRUE(at$traced)) Sys.unsetenv("TRACEPARENT")
-  at$traced <- !is.null(message$trace)
   ends <- cumsum(message$sizes)
   if (length(ends) == 0L || ends[[length(ends)]] != length(message$body)) {
     broken("a run has a body of ", length(message$body), " bytes, and sizes for others")
