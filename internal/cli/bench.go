@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -18,18 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/sharing"
 )
 
-// How bench measures
-//
-// A stage measures one workload in one pool. In each round the slots and as many bare
-// processes run a piece each. Every other round goes backwards, so that other work on the
-// machine hits both alike, and shares are computed within a round.
-//
-// The throughput of a piece is that of its steady state, while all slots have work. A
-// piece of slots is a map with one chunk per slot. Slots are those of ordinary maps in a
-// session of package local.
+// A stage of bench measures one workload in one pool. In each round the slots and as many
+// bare processes run a piece each, in turns, so that other work on the machine hits both
+// alike. A piece of slots is a map with one chunk per slot.
 
 //go:embed bench/workloads.py
 var benchScript string
@@ -39,7 +33,7 @@ var benchScript string
 var (
 	benchWorkloads  = []string{"heavy", "medium", "detector", "light"}
 	benchFrameworks = []string{"torch", "jax", "cupy", "numpy"}
-	benchSharings   = []string{string(sharing.Default), string(sharing.MPS)}
+	benchSharings   = []string{"default", "mps"}
 )
 
 type bench struct {
@@ -69,11 +63,10 @@ func benchCommand(a *app) *cobra.Command {
   light     next to nothing: what an item costs
 
 Each runs with every number of --clients, under every way of --sharing that this machine allows, in nine
-rounds or until the time is up. docs/benchmarks.md explains the report. PyTorch, JAX, CuPy or NumPy
-calculates. The server and the worker are its own and end with it.`,
+rounds or until the time is up. docs/benchmarks.md explains the report.`,
 		Example: `  gpumux bench
   gpumux bench --clients 1,3,5,7
-  gpumux bench --workloads medium,light --limit 5s --json -`,
+  gpumux bench --workloads medium,light --limit 5s --json bench.json`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
@@ -85,7 +78,7 @@ calculates. The server and the worker are its own and end with it.`,
 	flags.StringVar(&b.pool, "pool", "", "gpu or cpu (default what the machine has)")
 	flags.StringSliceVar(&b.sharing, "sharing", benchSharings, "ways to share the device; default is always measured, mps where this machine allows it")
 	flags.BoolVar(&b.noFresh, "no-fresh", false, "leave out slots with a new process per item")
-	flags.StringVar(&b.jsonFile, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
+	flags.StringVar(&b.jsonFile, "json", "", "write JSON to this file, after each stage")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := b.check(); err != nil {
 			return err
@@ -114,56 +107,48 @@ func (b *bench) check() error {
 	known("sharing", benchSharings, b.sharing...)
 	known("pool", []string{"gpu", "cpu"}, b.pool)
 	known("framework", benchFrameworks, b.framework)
-	if b.jsonFile != "" && b.jsonFile != "-" { // before minutes are spent on its contents
-		if err := os.WriteFile(b.jsonFile, nil, 0o644); err != nil {
-			m.add("%v; name another file for the report", err)
-		}
+	if err := b.keep(); err != nil { // before minutes are spent on it
+		m.add("%v; name another file for the report", err)
 	}
 	return m.err()
 }
 
 func (b *bench) run(ctx context.Context) error {
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
-	if err != nil {
-		return unavailable(err)
-	}
 	defer os.RemoveAll(folder)
 	b.file, b.report.Version = filepath.Join(folder, "workloads.py"), b.app.Version
-	if err := os.WriteFile(b.file, []byte(benchScript), 0o644); err != nil {
+	if err == nil {
+		err = os.WriteFile(b.file, []byte(benchScript), 0o644)
+	}
+	if err == nil {
+		err = b.choose(ctx)
+	}
+	if err != nil {
 		return unavailable(err)
 	}
 	if len(b.clients) == 0 {
 		b.clients = []int{min(runtime.GOMAXPROCS(0), 4)}
 	}
 	b.clients = slices.Compact(slices.Sorted(slices.Values(append(b.clients, 1))))
-	if err := b.choose(ctx); err != nil {
-		return unavailable(err)
-	}
 	stages := b.stages()
 	for _, workload := range b.workloads {
 		for _, s := range stages {
-			s.workload = workload
+			s.Workload = workload
 			if err := errors.Join(b.runStage(ctx, s), b.keep()); err != nil {
 				return err
 			}
 		}
 	}
 	b.app.console.Close()
-	if b.jsonFile == "-" {
-		return printJSON(b.app.Stdout, b.report)
-	}
 	return b.report.print(b.app.Stdout)
 }
 
 func (b *bench) keep() error {
-	if b.jsonFile == "" || b.jsonFile == "-" {
+	if b.jsonFile == "" {
 		return nil
 	}
-	file, err := os.Create(b.jsonFile)
-	if err != nil {
-		return unavailable(err)
-	}
-	return errors.Join(printJSON(file, b.report), file.Close())
+	var text bytes.Buffer
+	return errors.Join(printJSON(&text, b.report), os.WriteFile(b.jsonFile, text.Bytes(), 0o644))
 }
 
 // choose takes the device and asks the interpreter what it has on it.
@@ -190,7 +175,9 @@ func (b *bench) choose(ctx context.Context) error {
 func (b *bench) onGPU() bool { return b.device.Kind != gpu.KindCPU }
 
 func (b *bench) note(format string, args ...any) {
-	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
+	if note := fmt.Sprintf(format, args...); !slices.Contains(b.report.Notes, note) {
+		b.report.Notes = append(b.report.Notes, note)
+	}
 }
 
 // probe asks the interpreter what it has on the device, before a slot's environment is
@@ -204,54 +191,44 @@ func (b *bench) probe(ctx context.Context) error {
 	b.python = cmp.Or(b.python, "python3")
 	out, err := b.command(ctx, env, "probe").Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return fmt.Errorf("%s %s probe: %w: %s", b.python, b.file, err, exit.Stderr)
-	} else if err != nil {
-		return fmt.Errorf("%s does not start: %w; install Python 3, or give another --python", b.python, err)
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
 	}
 	// Interpreter is the Python itself, where --python may name a version manager's
 	// script, which would cost time at every start. Lacking names the frameworks that
 	// cannot be used, and why.
 	var found struct {
-		Interpreter, Python, Framework, Version, Device, Lacking string
-		GPU                                                      bool
+		machine
+		Interpreter, Version, Lacking string
 	}
-	if err := json.Unmarshal(out, &found); err != nil {
-		return fmt.Errorf("read what %s probe printed: %w", b.file, err)
+	if err == nil {
+		err = json.Unmarshal(out, &found)
+	}
+	if err != nil {
+		return fmt.Errorf("ask %s for its frameworks: %w; install Python 3, or give another --python", b.python, err)
 	}
 	if !slices.Equal(b.workloads, []string{"light"}) && (found.Framework == "" || b.onGPU() && !found.GPU) {
 		return fmt.Errorf("no framework of %s can multiply matrices on %s (%s); install one, give another --python, "+
 			"measure the CPU with --pool cpu, or only the workload light", found.Interpreter, b.device, found.Lacking)
 	}
-	b.python, b.framework = found.Interpreter, found.Framework
-	b.report.Machine = machine{
-		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: b.onGPU(), Python: found.Python,
-		Device: cmp.Or(found.Device, b.device.Name), Framework: strings.TrimSpace(found.Framework + " " + found.Version),
-	}
+	b.python, b.framework, b.report.Machine = found.Interpreter, found.Framework, found.machine
+	m := &b.report.Machine
+	m.OS, m.CPUs, m.GPU, m.Device = runtime.GOOS+"/"+runtime.GOARCH, runtime.GOMAXPROCS(0), b.onGPU(), cmp.Or(m.Device, b.device.Name)
+	m.Framework = strings.TrimSpace(m.Framework + " " + found.Version)
 	return nil
 }
 
+// stages are those of one workload.
 func (b *bench) stages() (all []benchStage) {
-	for _, clients := range b.clients {
-		all = append(all, benchStage{way: wayPersistent, sharing: benchSharings[0], clients: clients})
+	for _, sharing := range benchSharings {
+		if sharing != benchSharings[0] && !(b.onGPU() && slices.Contains(b.sharing, sharing)) {
+			continue
+		}
+		for _, clients := range b.clients {
+			all = append(all, benchStage{Way: wayPersistent, Sharing: sharing, Clients: clients})
+		}
 	}
-	persistent, largest := slices.Clone(all), all[len(all)-1]
 	if !b.noFresh {
-		fresh := largest
-		fresh.way = wayFresh
-		all = append(all, fresh)
-	}
-	mps := string(sharing.MPS)
-	if !b.onGPU() || !slices.Contains(b.sharing, mps) {
-		return all
-	}
-	use := sharing.Use{Slots: largest.clients, PerSlot: 1, Devices: []gpu.Device{b.device}}
-	if problems := sharing.MPS.Check(use); len(problems) > 0 {
-		b.note("sharing mps is not measured: %s", problems[0].Message)
-		return all
-	}
-	for _, s := range persistent {
-		s.sharing = mps
-		all = append(all, s)
+		all = append(all, benchStage{Way: wayFresh, Sharing: benchSharings[0], Clients: slices.Max(b.clients)})
 	}
 	return all
 }

@@ -12,8 +12,7 @@ func TestBenchReport(t *testing.T) {
 		return quartiles{Q1: middle * (1 - within), Median: middle, Q3: middle * (1 + within), Count: 9}
 	}
 	row := func(workload string, size int, way way, sharing string, clients int, rate, ofBare, item, within float64) benchRow {
-		r := benchRow{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Rate: around(rate, within),
-			Item: around(item, 0.1)}
+		r := benchRow{benchStage: benchStage{workload, way, sharing, clients}, Size: size, Rate: around(rate, within), Item: around(item, 0.1)}
 		if way != wayBare {
 			r.OfBare = around(ofBare, within)
 		}
@@ -28,7 +27,7 @@ func TestBenchReport(t *testing.T) {
 			row("heavy", 1024, wayFresh, "default", 2, 4, 0.4, 0.5, 0.05),
 			row("light", 0, wayBare, "", 2, 1e7, 0, 2e-7, 0.02),
 			row("light", 0, wayPersistent, "default", 2, 39000, 0.0039, 5.02e-5, 0.08),
-			{Workload: "light", Way: wayFresh, Sharing: "default", Clients: 2, Items: 15, Item: around(0.18, 0.02)},
+			{benchStage: benchStage{"light", wayFresh, "default", 2}, Item: around(0.18, 0.02)},
 		},
 	}
 	var b bytes.Buffer

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,31 +20,34 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
+// benchStage is a workload in a pool. Sharing is default or mps, and empty for bare
+// processes; Clients are slots, or those.
 type benchStage struct {
-	workload string
-	way      way
-	sharing  string
-	clients  int
+	Workload string `json:"workload"`
+	Way      way    `json:"way"`
+	Sharing  string `json:"sharing,omitempty"`
+	Clients  int    `json:"clients"`
 }
 
 func (b *bench) runStage(ctx context.Context, s benchStage) error {
-	row := benchRow{Workload: s.workload, Size: b.size(s.workload), Way: s.way, Sharing: s.sharing, Clients: s.clients}
-	b.app.console.Say("%s: %s %s %d", row.label(), s.way, s.sharing, s.clients)
+	row := benchRow{benchStage: s, Size: b.size(s.Workload)}
+	b.app.console.Say("%s: %s %s %d", s.Workload, s.Way, s.Sharing, s.Clients)
 	pool, err := b.serve(ctx, s)
 	if err != nil {
-		if ctx.Err() != nil || s.sharing == benchSharings[0] {
+		if ctx.Err() != nil || s.Sharing == benchSharings[0] {
 			return err
 		}
-		b.note("sharing %s is not measured with %d clients: %v", s.sharing, s.clients, err)
+		b.note("sharing %s is not measured: %s", s.Sharing, report.OneLine(err.Error(), 300))
 		return nil
 	}
 	defer pool.session.Close(b.app.hard)
 	ctx = pool.session.Context()
-	env, err := pool.warm(ctx)
+	_, env, err := pool.run(ctx, gpumux.Range{Start: -int64(s.Clients)}, 1) // warms the slots up
 	if err != nil {
 		return err
 	}
@@ -51,18 +56,17 @@ func (b *bench) runStage(ctx context.Context, s benchStage) error {
 		return err
 	}
 	defer processes.close()
-	bare := &lane{clients: s.clients, maxItems: maxBareItems, run: processes.piece}
-	slots := &lane{clients: s.clients, maxItems: gpumux.MaxChunk, run: pool.piece}
+	bare := &lane{clients: s.Clients, maxItems: 4 * gpumux.MaxChunk, run: processes.piece}
+	slots := &lane{clients: s.Clients, maxItems: gpumux.MaxChunk, run: pool.piece}
 	if err := takeTurns(ctx, []*lane{bare, slots}, b.limit); err != nil {
 		return err
 	}
-	if s.sharing == benchSharings[0] && s.way == wayPersistent {
+	if s.Sharing == benchSharings[0] && s.Way == wayPersistent {
 		beside := row
-		beside.Way, beside.Sharing = wayBare, ""
-		b.report.Rows = append(b.report.Rows, bare.result(beside))
+		beside.Way, beside.Sharing, beside.Rate, beside.Item = wayBare, "", quartilesOf(bare.rates), quartilesOf(bare.times)
+		b.report.Rows = append(b.report.Rows, beside)
 	}
-	row = slots.result(row)
-	row.OfBare = slots.share(bare)
+	row.Rate, row.Item, row.OfBare = quartilesOf(slots.rates), quartilesOf(slots.times), slots.share(bare)
 	b.report.Rows = append(b.report.Rows, row)
 	return nil
 }
@@ -70,11 +74,10 @@ func (b *bench) runStage(ctx context.Context, s benchStage) error {
 // size is the rows and columns of the matrices of a workload, or 0. A GPU would be done
 // with the CPU's matrices before a call is.
 func (b *bench) size(workload string) int {
-	size := map[string]int{"heavy": 2048, "medium": 1024}[workload]
 	if b.onGPU() {
-		size *= 4
+		return map[string]int{"heavy": 8192, "medium": 4096}[workload]
 	}
-	return size
+	return map[string]int{"heavy": 2048, "medium": 1024}[workload]
 }
 
 // command makes a Python process that ends with ctx, its children included.
@@ -98,47 +101,32 @@ type bareProcesses struct {
 // startBare returns when all processes are warm. They get the environment of a slot:
 // other threads or libraries would make the comparison one of environments.
 func (b *bench) startBare(ctx context.Context, s benchStage, slot map[string]string) (*bareProcesses, error) {
+	maps.Copy(slot, b.env(s.Workload))
 	var env []string
-	for _, part := range []map[string]string{slot, b.env(s.workload)} {
-		for name, value := range part {
-			env = append(env, name+"="+value)
-		}
+	for name, value := range slot {
+		env = append(env, name+"="+value)
 	}
-	p := &bareProcesses{cmd: b.command(ctx, env, "bare", s.workload, strconv.Itoa(s.clients))}
+	p := &bareProcesses{cmd: b.command(ctx, env, "bare", s.Workload, strconv.Itoa(s.Clients))}
 	p.cmd.Stderr = &p.stderr
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.out = json.NewDecoder(out)
-		p.in, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
+	out, noOut := p.cmd.StdoutPipe()
+	in, noIn := p.cmd.StdinPipe()
+	if err := errors.Join(noOut, noIn, p.cmd.Start()); err != nil {
 		return nil, fmt.Errorf("start bare processes: %w", err)
 	}
-	_, err = p.piece(ctx, 1)
+	p.in, p.out = in, json.NewDecoder(out)
+	_, err := p.piece(ctx, 1)
 	return p, err
 }
 
-func (p *bareProcesses) piece(ctx context.Context, items int) (benchSample, error) {
-	var processes []struct{ Ended []int64 }
-	_, err := fmt.Fprintln(p.in, items)
-	if err == nil {
-		err = p.out.Decode(&processes)
+func (p *bareProcesses) piece(ctx context.Context, items int) (ends [][]int64, err error) {
+	if _, err = fmt.Fprintln(p.in, items); err == nil {
+		err = p.out.Decode(&ends)
 	}
 	if err != nil {
 		p.close()
-		if ctx.Err() != nil {
-			return benchSample{}, context.Cause(ctx)
-		}
-		return benchSample{}, fmt.Errorf("a bare process ended: %s: %s", p.cmd.ProcessState, bytes.TrimSpace(p.stderr.Bytes()))
+		return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("a bare process ended: %s: %s", p.cmd.ProcessState, bytes.TrimSpace(p.stderr.Bytes())))
 	}
-	var ends [][]int64
-	for _, process := range processes {
-		ends = append(ends, process.Ended)
-	}
-	return benchSampleOf(ends, len(ends)), nil
+	return ends, nil
 }
 
 func (p *bareProcesses) close() {
@@ -154,18 +142,18 @@ type benchPool struct {
 }
 
 func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
-	env := b.env(s.workload)
+	env := b.env(s.Workload)
 	for name, value := range env {
 		os.Setenv(name, value)
 	}
 	pass := append(slices.Collect(maps.Keys(env)), "PYTHONPATH")
-	task, err := local.FindTask(b.file+":"+s.workload, local.TaskOptions{Python: b.python, PassEnv: pass})
+	task, err := local.FindTask(b.file+":"+s.Workload, local.TaskOptions{Python: b.python, PassEnv: pass})
 	if err != nil {
 		return nil, err
 	}
 	o := b.app.localOptions(true)
 	o.Task, o.Headless = task, true
-	o.Pools = []config.Pool{{Name: "bench", Devices: []string{b.device.UUID}, Sharing: s.sharing, Slots: config.Slots(s.clients)}}
+	o.Pools = []config.Pool{{Name: "bench", Devices: []string{b.device.UUID}, Sharing: s.Sharing, Slots: config.Slots(s.Clients)}}
 	session, err := local.Open(ctx, o)
 	return &benchPool{s, task.Name, session}, err
 }
@@ -185,8 +173,8 @@ func (b *bench) env(workload string) map[string]string {
 // nanoseconds since 1970, and the environment of a slot, which items that warm it up
 // have.
 func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (ends map[string][]int64, env map[string]string, err error) {
-	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.clients}
-	if p.way == wayFresh {
+	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.Clients}
+	if p.Way == wayFresh {
 		in.Mode = gpumux.ModeFresh
 	}
 	h, err := p.session.Start(ctx, starter.Map{ID: "bench-" + strings.ToLower(rand.Text()[:10]), Input: in, Label: "gpumux bench"})
@@ -194,7 +182,7 @@ func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (end
 		_, err = h.Wait(ctx)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("map %s: %w", p.workload, err)
+		return nil, nil, fmt.Errorf("map %s: %w", p.Workload, err)
 	}
 	ends = map[string][]int64{}
 	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
@@ -210,28 +198,14 @@ func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (end
 			err = json.Unmarshal(result.Value, &stamp)
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("item %d of %s: %w", result.Index, p.workload, err)
+			return nil, nil, fmt.Errorf("item %d of %s: %w", result.Index, p.Workload, err)
 		}
 		ends[stamp.Slot], env = append(ends[stamp.Slot], stamp.Ended), stamp.Env
 	}
 	return ends, env, nil
 }
 
-func (p *benchPool) piece(ctx context.Context, items int) (benchSample, error) {
-	ends, _, err := p.run(ctx, gpumux.Range{End: int64(items * p.clients)}, items)
-	return benchSampleOf(slices.Collect(maps.Values(ends)), p.clients), err
-}
-
-func (p *benchPool) warm(ctx context.Context) (env map[string]string, err error) {
-	warmed := map[string][]int64{}
-	for range 5 { // each map may miss some of the slots
-		ends, env, err := p.run(ctx, gpumux.Range{Start: -int64(p.clients)}, 1)
-		if err != nil {
-			return nil, err
-		}
-		if maps.Copy(warmed, ends); len(warmed) == p.clients || p.way == wayFresh {
-			return env, nil
-		}
-	}
-	return nil, fmt.Errorf("only %d of %d slots took an item of %s", len(warmed), p.clients, p.workload)
+func (p *benchPool) piece(ctx context.Context, items int) ([][]int64, error) {
+	ends, _, err := p.run(ctx, gpumux.Range{End: int64(items * p.Clients)}, items)
+	return slices.Collect(maps.Values(ends)), err
 }

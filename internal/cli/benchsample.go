@@ -9,21 +9,21 @@ import (
 
 const (
 	rounds = 9 // of a stage, where its limit allows
-	// minItems of a client give a piece a steady state. Bare processes take more trivial
-	// items than a chunk has.
-	minItems, maxBareItems = 4, 250_000
+	// minItems of a client give a piece a steady state.
+	minItems = 4
 )
 
-// lane is one way that takes turns, with its samples, round by round.
+// lane is one way that takes turns: the throughput of each round, and the times of all
+// its items.
 type lane struct {
 	clients, maxItems int // at most so many items per client
 	items             int // of the next piece, per client
-	samples           []benchSample
-	run               func(ctx context.Context, items int) (benchSample, error)
+	rates, times      []float64
+	run               func(ctx context.Context, items int) (ends [][]int64, err error)
 }
 
-// takeTurns warms the lanes up and runs the rounds, as many as the limit allows, and goes
-// on beyond it until one round has measured every lane: only such a round has shares.
+// takeTurns warms two lanes up and runs the rounds, as many as the limit allows, and goes
+// on beyond it until one round has measured both: only such a round has shares.
 func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 	until := time.Now().Add(limit)
 	length := min(max(limit/20, 100*time.Millisecond), 500*time.Millisecond)
@@ -35,18 +35,14 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 				return err
 			}
 		}
-		l.samples = nil
+		l.rates, l.times = nil, nil
 	}
-	complete := false
-	for round := 0; round < rounds && (time.Now().Before(until) || !complete); round++ {
-		measured := true
+	for round := 0; round < rounds && (time.Now().Before(until) || lanes[0].share(lanes[1]).Count == 0); round++ {
 		for _, l := range lanes {
 			if err := l.turn(ctx, length); err != nil {
 				return err
 			}
-			measured = measured && l.samples[round].rate > 0
 		}
-		complete = complete || measured
 		slices.Reverse(lanes)
 	}
 	return nil
@@ -55,13 +51,19 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 // turn runs a piece and sizes the next one by it.
 func (l *lane) turn(ctx context.Context, length time.Duration) error {
 	began := time.Now()
-	got, err := l.run(ctx, l.items)
+	ends, err := l.run(ctx, l.items)
 	if err != nil {
 		return err
 	}
-	l.samples = append(l.samples, got)
-	items := got.rate / float64(l.clients) * length.Seconds()
-	if got.rate == 0 {
+	rate := rateOf(ends, l.clients)
+	l.rates = append(l.rates, rate)
+	for _, slot := range ends {
+		for i := 1; i < len(slot); i++ {
+			l.times = append(l.times, float64(slot[i]-slot[i-1])/1e9)
+		}
+	}
+	items := rate / float64(l.clients) * length.Seconds()
+	if rate == 0 {
 		// The slots hardly worked at the same time. A longer piece helps, up to four
 		// times its length.
 		items = float64(l.items) * min(8, max(1, 4*length.Seconds()/time.Since(began).Seconds()))
@@ -70,54 +72,35 @@ func (l *lane) turn(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-func (l *lane) result(row benchRow) benchRow {
-	var times, rates []float64
-	for _, s := range l.samples {
-		times, rates = append(times, s.times...), append(rates, s.rate)
-	}
-	row.Items, row.Item, row.Rate = len(times), quartilesOf(times), quartilesOf(rates)
-	return row
-}
-
 // share compares the throughput with another lane's, round by round.
 func (l *lane) share(base *lane) quartiles {
 	var shares []float64
-	for i, s := range l.samples {
-		if by := base.samples[i].rate; by > 0 {
-			shares = append(shares, s.rate/by)
+	for i, rate := range l.rates {
+		if by := base.rates[i]; by > 0 {
+			shares = append(shares, rate/by)
 		}
 	}
 	return quartilesOf(shares)
 }
 
-type benchSample struct {
-	// rate is items per second in the steady state; 0 where the slots hardly worked at
-	// the same time.
-	rate float64
-	// times are those between the ends of consecutive items of a slot.
-	times []float64
-}
-
-// benchSampleOf measures by when each slot ended its items, in nanoseconds since 1970.
-func benchSampleOf(ends [][]int64, slots int) (out benchSample) {
+// rateOf is items per second while all slots work, by when each slot ended its items, in
+// nanoseconds since 1970; 0 where they hardly worked at the same time. It sorts ends.
+func rateOf(ends [][]int64, slots int) (rate float64) {
 	began, ended := int64(0), int64(math.MaxInt64) // while all slots work
-	earliest, latest := int64(math.MaxInt64), int64(0)
+	earliest, latest := ended, began
 	for _, slot := range ends {
 		slices.Sort(slot)
-		for i := 1; i < len(slot); i++ {
-			out.times = append(out.times, float64(slot[i]-slot[i-1])/1e9)
-		}
 		first, last := slot[0], slot[len(slot)-1]
 		began, ended = max(began, first), min(ended, last)
 		earliest, latest = min(earliest, first), max(latest, last)
 	}
 	if len(ends) < slots || ended <= began || 3*(ended-began) < latest-earliest {
-		return out
+		return 0
 	}
 	for _, slot := range ends {
-		out.rate += (finished(slot, ended) - finished(slot, began)) / time.Duration(ended-began).Seconds()
+		rate += (finished(slot, ended) - finished(slot, began)) / time.Duration(ended-began).Seconds()
 	}
-	return out
+	return rate
 }
 
 // finished is the number of items that a slot had finished at a time, with the part of
@@ -127,8 +110,7 @@ func finished(ends []int64, at int64) float64 {
 	if found || i == 0 || i == len(ends) {
 		return float64(i)
 	}
-	before, after := ends[i-1], ends[i]
-	return float64(i-1) + float64(at-before)/float64(after-before)
+	return float64(i-1) + float64(at-ends[i-1])/float64(ends[i]-ends[i-1])
 }
 
 // quartiles of repeated measurements.

@@ -27,7 +27,7 @@ func endsOf(milliseconds ...int64) (ends []int64) {
 
 // What lies before the slots all work and after they do is no part of the steady state,
 // whatever it takes.
-func TestSampleOf_SteadyState(t *testing.T) {
+func TestRateOf_SteadyState(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends  [][]int64
 		slots int
@@ -41,18 +41,25 @@ func TestSampleOf_SteadyState(t *testing.T) {
 		"HardlyTogether":  {[][]int64{endsOf(100, 110, 120, 130), endsOf(125, 130, 135, 160)}, 2, 0},
 		"ASlotIdle":       {[][]int64{endsOf(100, 110, 120)}, 2, 0},
 	} {
-		t.Run(name, func(t *testing.T) { require.InDelta(t, c.want, benchSampleOf(c.ends, c.slots).rate, 1e-6) })
+		t.Run(name, func(t *testing.T) { require.InDelta(t, c.want, rateOf(c.ends, c.slots), 1e-6) })
 	}
-	// As results come: in order of items, not of time.
-	require.ElementsMatch(t, []float64{0.015, 0.005, 0.001}, benchSampleOf([][]int64{endsOf(5, 6), endsOf(10, 30, 25)}, 2).times)
 }
 
-func TestLane_Result(t *testing.T) {
-	bare := &lane{samples: []benchSample{{rate: 20}, {rate: 10}, {rate: 40}}}
-	slots := &lane{samples: []benchSample{{rate: 10, times: []float64{4, 1}}, {times: []float64{2}}, {rate: 20, times: []float64{3, 5}}}}
-	require.Equal(t, benchRow{Way: wayPersistent, Clients: 2, Items: 5, Rate: quartiles{10, 20, 20, 2}, Item: quartiles{2, 3, 4, 5}},
-		slots.result(benchRow{Way: wayPersistent, Clients: 2}))
-	require.Equal(t, quartiles{0.5, 0.5, 0.5, 2}, slots.share(bare))
+func TestLane_TurnsAndShares(t *testing.T) {
+	pieces := [][][]int64{{endsOf(5, 6), endsOf(10, 30, 25)}, {endsOf(10, 20, 30), endsOf(10, 20, 30)}}
+	slots := &lane{clients: 2, maxItems: 10, run: func(context.Context, int) ([][]int64, error) {
+		piece := pieces[0]
+		pieces = pieces[1:]
+		return piece, nil
+	}}
+	for range 2 {
+		require.NoError(t, slots.turn(t.Context(), time.Second))
+	}
+	require.Equal(t, []float64{0, 200}, slots.rates)
+	// As results come: in order of items, not of time.
+	require.ElementsMatch(t, []float64{0.015, 0.005, 0.001, 0.01, 0.01, 0.01, 0.01}, slots.times)
+	require.Equal(t, quartiles{0.5, 0.5, 0.5, 1}, slots.share(&lane{rates: []float64{100, 400}}))
+	require.Equal(t, quartiles{}, slots.share(&lane{rates: []float64{100, 0}}))
 }
 
 // Pieces grow until they take their time, and the rounds turn around.
@@ -60,26 +67,27 @@ func TestTakeTurns(t *testing.T) {
 	var order string
 	var pieces []int
 	way := func(name string, rate float64) *lane {
-		return &lane{clients: 2, maxItems: 10_000, run: func(_ context.Context, items int) (benchSample, error) {
+		return &lane{clients: 2, maxItems: 10_000, run: func(_ context.Context, items int) ([][]int64, error) {
 			order += name
 			pieces = append(pieces, items)
 			if items < 100 {
-				return benchSample{}, nil // the slots miss each other
+				return nil, nil // the slots miss each other
 			}
-			return benchSample{rate: rate}, nil
+			step := int64(2e9 / rate)
+			return [][]int64{{0, step, 2 * step}, {0, step, 2 * step}}, nil
 		}}
 	}
 	x, y := way("x", 4000), way("y", 1e9)
 	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Hour))
 	require.Equal(t, "xxxxyyyy"+"xyyxxyyxxyyxxyyxxy", order)
 	require.Equal(t, []int{4, 32, 256, 1000, 4, 32, 256, 10_000}, pieces[:8])
-	require.Len(t, x.samples, rounds, "the pieces that warm up do not count")
+	require.Len(t, x.rates, rounds, "the pieces that warm up do not count")
 
 	order = ""
 	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
 	require.Equal(t, "xyxyyx", order, "until there is a round in which both were measured, whatever the limit is")
 
-	order, y.run = "", func(context.Context, int) (benchSample, error) { return benchSample{}, nil }
+	order, y.run = "", func(context.Context, int) ([][]int64, error) { return nil, nil }
 	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
 	require.Equal(t, strings.Repeat("x", 1+rounds), order, "all rounds, while a way was not measured")
 }

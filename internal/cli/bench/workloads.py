@@ -6,7 +6,7 @@ Run as a program it is the other side of the comparison:
     workloads.py bare NAME CLIENTS         bare processes side by side, each a loop
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
 
-An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
+An item is a number; a negative one warms the process up. A result tells when the call ended, in nanoseconds since
 1970, and in which slot.
 """
 
@@ -39,15 +39,13 @@ if slot is not None and os.environ.get("BENCH_FRAMEWORK"):
 
 def light(item):
     """Next to nothing, so that what is left is what a call costs."""
-    began = time.time_ns()
-    return _stamp(item, began)
+    return _stamp(item)
 
 
 def medium(item):
     """One product of two matrices of BENCH_SIZE rows and columns."""
-    began = time.time_ns()
     _product(int(os.environ["BENCH_SIZE"]))
-    return _stamp(item, began)
+    return _stamp(item)
 
 
 heavy = medium  # of larger matrices
@@ -55,13 +53,12 @@ heavy = medium  # of larger matrices
 
 def detector(item):
     """An inference of the size of a small object detector: five convolutions of 3 x 3 with stride 2 over an image, and a head."""
-    began = time.time_ns()
     framework = _framework()
     if "detector" not in _kept:
         _kept["detector"] = framework.compile(detect), _weights(framework)
     run, (image, kernels, head) = _kept["detector"]
     framework.wait(run(image, kernels, head))
-    return _stamp(item, began)
+    return _stamp(item)
 
 
 def _weights(framework):
@@ -83,8 +80,8 @@ def detect(x, kernels, head):
     return head @ x.reshape(x.shape[0], -1)
 
 
-def _stamp(item, began):
-    stamp = {"slot": slot and slot().name, "began": began, "ended": time.time_ns()}
+def _stamp(item):
+    stamp = {"slot": slot and slot().name, "ended": time.time_ns()}
     if item < 0:
         # Holds the slot for as long as its neighbours need to get an item of their own, and tells its environment, which bare
         # processes are given too.
@@ -239,17 +236,12 @@ def _probe():
 
 
 def _loop(name, start, step):
-    """For each number on standard input call the function as often, with the items start, start + step, …"""
+    """For each number on standard input call the function as often, with the items start, start + step, …: prints their ends."""
     function = globals()[name]
     for line in sys.stdin:
         end = start + step * int(line)
-        began, ended = [], []
-        for item in range(start, end, step):
-            result = function(item)
-            began.append(result["began"])
-            ended.append(result["ended"])
+        print(json.dumps([function(item)["ended"] for item in range(start, end, step)]), flush=True)
         start = end
-        print(json.dumps({"began": began, "ended": ended}), flush=True)
 
 
 def _bare(name, clients):
