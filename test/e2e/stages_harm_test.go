@@ -101,7 +101,7 @@ func newStages(t *testing.T) *stage {
 func (s *stage) ran(task string) map[string]int {
 	seen := map[string]int{}
 	for _, call := range s.calls() {
-		if item, of := strings.CutPrefix(call, task+":"); of {
+		if item, ok := strings.CutPrefix(call, task+":"); ok {
 			seen[item]++
 		}
 	}
