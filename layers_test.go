@@ -30,7 +30,6 @@ func deps(t *testing.T, pkg string) []string {
 // and all that it may import of this project.
 const layers = `
 cmd/gpumux                       cmd/gpumux/devserver internal/cli internal/local
-cmd/gpumux/manual                internal/cli
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli

@@ -64,7 +64,7 @@ licenses() (
 archive() {
   local into=$work/gpumux-$name-${1/\//-}
   mkdir "$into"
-  cp -R LICENSE README.md "$work/THIRD-PARTY-LICENSES" "$work/man" "$work/completions" "$into/"
+  cp -R LICENSE README.md "$work/THIRD-PARTY-LICENSES" "$work/completions" "$into/"
   if [[ $1 == linux/* ]]; then
     install -m 644 -D -t "$into/systemd" deploy/systemd/* deploy/worker.yaml deploy/worker-gpu.yaml
   fi
@@ -75,10 +75,8 @@ archive() {
 # debian ARCH: from the archive's folder.
 debian() {
   local from=$work/gpumux-$name-linux-$1 root=$work/debian-$1
-  mkdir -p "$root/DEBIAN" "$root/usr/share/man/man1"
+  mkdir -p "$root/DEBIAN"
   install -D -t "$root/usr/bin" "$from/gpumux"
-  install -m 644 -t "$root/usr/share/man/man1" "$work"/man/*.1
-  gzip -n9 "$root"/usr/share/man/man1/*.1
   install -m 644 -D "$work/completions/gpumux.bash" "$root/usr/share/bash-completion/completions/gpumux"
   install -m 644 -D -t "$root/usr/share/zsh/vendor-completions" "$work/completions/_gpumux"
   install -m 644 -D -t "$root/usr/share/fish/vendor_completions.d" "$work/completions/gpumux.fish"
@@ -109,7 +107,10 @@ formula() {
   echo "$text" >dist/gpumux.rb
 }
 
-(go run ./cmd/gpumux/manual -version "$name" -date "$(date -u -d "@$stamp" +%F)" "$work")
+mkdir "$work/completions"
+for shell in bash:gpumux.bash zsh:_gpumux fish:gpumux.fish; do
+  go run ./cmd/gpumux-worker completion "${shell%:*}" >"$work/completions/${shell#*:}"
+done
 licenses >"$work/THIRD-PARTY-LICENSES"
 for target in $targets; do
   echo "building for $target"

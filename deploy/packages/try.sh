@@ -18,23 +18,11 @@ runs() {
     '{"index":0,"value":0} {"index":1,"value":1} {"index":2,"value":2} ' ]] || fail "$1 maps wrongly"
 }
 
-# readable FOLDER: no page has a mistake, and each command has one.
-readable() {
-  [[ $(find "$1" -name 'gpumux-map.1*' -o -name 'gpumux.1*' | wc -l) -eq 2 ]] || fail "$1 has no manual"
-  command -v groff >/dev/null || return 0
-  local said
-  for page in "$1"/*; do
-    said=$(if [[ $page == *.gz ]]; then gzip -dc "$page"; else cat "$page"; fi | groff -man -Kutf8 -Tutf8 -ww 2>&1 >/dev/null)
-    [[ -z $said ]] || fail "$page: $said"
-  done
-}
-
 sha256sum --quiet -c SHA256SUMS
 system=$(go env GOHOSTOS)-$(go env GOHOSTARCH)
 if [[ -e gpumux-$name-$system.tar.gz ]]; then
   tar -C "$there" -xzf "gpumux-$name-$system.tar.gz"
   runs "$there/gpumux-$name-$system/gpumux"
-  readable "$there/gpumux-$name-$system/man"
   bash -n "$there/gpumux-$name-$system/completions/gpumux.bash"
   echo "the archive for $system unpacks, runs and maps"
 fi
@@ -46,7 +34,6 @@ if [[ -e $package ]]; then
   dpkg --root="$root" --force-not-root --force-script-chrootless --force-depends --log=/dev/null -i "$package" >/dev/null 2>"$there/said" ||
     fail "$(cat "$there/said")"
   runs "$root/usr/bin/gpumux"
-  readable "$root/usr/share/man/man1"
   grep -q '^ExecStart=/usr/bin/gpumux worker -f /etc/gpumux/worker.yaml$' "$root/usr/lib/systemd/system/gpumux-worker.service" ||
     fail "the unit starts something else"
   [[ -r $root/etc/gpumux/worker.yaml ]] || fail "the unit has no file to read"

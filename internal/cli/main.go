@@ -125,9 +125,6 @@ func codeOf(err error) exitCode {
 	return exitBroken
 }
 
-// Tree returns all commands with their help, for manuals and completions.
-func Tree() *cobra.Command { return rootCommand(newApp(Options{Args: []string{}})) }
-
 func rootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpumux",
