@@ -11,13 +11,9 @@ import (
 	"github.com/gpumux/gpumux/internal/report"
 )
 
-type way string
-
-const (
-	wayBare       way = "bare"       // interpreters that call the function in a loop, without gpumux
-	wayPersistent way = "persistent" // slots whose processes stay
-	wayFresh      way = "fresh"      // slots with a new process per item
-)
+// The ways: interpreters that call the function in a loop, without gpumux, slots whose
+// processes stay, and slots with a new process per item.
+const wayBare, wayPersistent, wayFresh = "bare", "persistent", "fresh"
 
 // benchReport is all that was measured. Times in JSON are in seconds.
 type benchReport struct {
@@ -57,7 +53,7 @@ func (r *benchReport) print(to io.Writer) error {
 	rows := [][]string{{"WORKLOAD", "SIZE", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEM", "ITEMS/S", "OF BARE", "Q1-Q3"}}
 	for _, row := range r.Rows {
 		size := strings.TrimPrefix(strconv.Itoa(row.Size), "0")
-		cells := []string{row.Workload, size, string(row.Way), row.Sharing, strconv.Itoa(row.Clients), strconv.Itoa(row.Rate.Count),
+		cells := []string{row.Workload, size, row.Way, row.Sharing, strconv.Itoa(row.Clients), strconv.Itoa(row.Rate.Count),
 			humanize.SIWithDigits(row.Item.Median, 1, "s"), strings.TrimSpace(humanize.SIWithDigits(row.Rate.Median, 1, ""))}
 		if row.Rate.Count == 0 {
 			cells[7] = "unknown: the slots hardly ever worked at the same time"

@@ -11,7 +11,7 @@ func TestBenchReport(t *testing.T) {
 	around := func(middle, within float64) quartiles {
 		return quartiles{Q1: middle * (1 - within), Median: middle, Q3: middle * (1 + within), Count: 9}
 	}
-	row := func(workload string, size int, way way, sharing string, clients int, rate, ofBare, item, within float64) benchRow {
+	row := func(workload string, size int, way string, sharing string, clients int, rate, ofBare, item, within float64) benchRow {
 		r := benchRow{benchStage: benchStage{workload, way, sharing, clients}, Size: size, Rate: around(rate, within), Item: around(item, 0.1)}
 		if way != wayBare {
 			r.OfBare = around(ofBare, within)

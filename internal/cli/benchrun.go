@@ -29,7 +29,7 @@ import (
 // processes; Clients are slots, or those.
 type benchStage struct {
 	Workload string `json:"workload"`
-	Way      way    `json:"way"`
+	Way      string `json:"way"`
 	Sharing  string `json:"sharing,omitempty"`
 	Clients  int    `json:"clients"`
 }
@@ -146,8 +146,8 @@ func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
 	for name, value := range env {
 		os.Setenv(name, value)
 	}
-	pass := append(slices.Collect(maps.Keys(env)), "PYTHONPATH")
-	task, err := local.FindTask(b.file+":"+s.Workload, local.TaskOptions{Python: b.python, PassEnv: pass})
+	task, err := local.FindTask(b.file+":"+s.Workload,
+		local.TaskOptions{Python: b.python, PassEnv: append(slices.Collect(maps.Keys(env)), "PYTHONPATH")})
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +173,8 @@ func (b *bench) env(workload string) map[string]string {
 // nanoseconds since 1970, and the environment of a slot, which items that warm it up
 // have.
 func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (ends map[string][]int64, env map[string]string, err error) {
-	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.Clients}
-	if p.Way == wayFresh {
-		in.Mode = gpumux.ModeFresh
-	}
+	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.Clients,
+		Mode: gpumux.Mode(p.Way)}
 	h, err := p.session.Start(ctx, starter.Map{ID: "bench-" + strings.ToLower(rand.Text()[:10]), Input: in, Label: "gpumux bench"})
 	if err == nil {
 		_, err = h.Wait(ctx)

@@ -53,14 +53,14 @@ func TestMillion_ThroughTwoStages(t *testing.T) {
 	var summary gpumux.Summary
 	ended := make(chan error, 1)
 	go func() { ended <- run.Get(t.Context(), &summary) }()
-	most := gpumux.Size(0)
+	peak := gpumux.Size(0)
 	for over := false; !over; {
 		select {
 		case err := <-ended:
 			require.NoError(t, err)
 			over = true
 		case <-time.After(time.Second):
-			most = max(most, stored(t, dir))
+			peak = max(peak, stored(t, dir))
 		}
 	}
 	took := time.Since(began)
@@ -78,7 +78,7 @@ func TestMillion_ThroughTwoStages(t *testing.T) {
 	require.NoError(t, dev.Wait())
 	held := gpumux.Size(dev.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10)
 	t.Logf("%d items in %s, %d chunks: the process held at most %s, the disk %s, and %s in the end; %s", n, took.Round(time.Millisecond),
-		summary.Chunks, held, most, left, gpumux.Advice(summary.Stages))
+		summary.Chunks, held, peak, left, gpumux.Advice(summary.Stages))
 	require.Less(t, held, gpumux.Size(1<<30))
 	require.Less(t, left, gpumux.Size(400<<20), "what was between the stages has gone")
 }
