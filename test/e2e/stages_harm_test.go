@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // early.py and late.py are the code of early and late stages. Each notes what it has run.
@@ -341,7 +342,7 @@ func damagedStages(s *stage) {
 func TestStages_Tasks(t *testing.T) {
 	s := newStages(t)
 	s.each(map[string]func(*stage){
-		"EveryKindOfValue": stageValues, "EveryKindOfTask": stageTasks, "ALargerPool": stageLadder, "SomeFail": stageFailures,
+		"NothingIsAValue": stageValues, "Arrays": stageArrays, "EveryKindOfTask": stageTasks, "ALargerPool": stageLadder, "SomeFail": stageFailures,
 		"FromNoneToMany": stageSizes, "LargeValues": stageLargeValues, "FilesAreOfTheLastStage": stageFiles, "Reduced": stageReduce,
 		"LabelsOfASource": stageLabels, "PausedAndResumed": stagePause, "Pruned": stagePrune,
 	})
@@ -361,6 +362,14 @@ func (s *stage) valuesOf(m starter.Map) []string {
 func stageValues(s *stage) {
 	require.Equal(s.t, []string{`["NoneType","",null]`, `["NoneType","",null]`}, s.valuesOf(through(2, on("cpu", "early:none"), on("gpu", "late:kind"))))
 	require.Equal(s.t, []string{"null"}, s.valuesOf(through(1, on("cpu", "early:none"), on("gpu", "late:echo"), on("cpu", "late:echo"))))
+}
+
+func stageArrays(s *stage) {
+	python := numPy(s.t.(*testing.T))
+	s.site.serve(onCPU(cpuPool{Pool: "numpy", Slots: 1, Dir: s.dir, Store: s.site.store, Tasks: map[string]config.Task{
+		"vector": {Python: "early.py:vector", Interpreter: python}, "kind": {Python: "late.py:kind", Interpreter: python},
+	}}))
+	require.Equal(s.t, []string{`["ndarray","float32",3]`}, s.valuesOf(through(1, on("numpy", "vector"), on("numpy", "kind"))))
 }
 
 func stageTasks(s *stage) {
@@ -456,7 +465,7 @@ func stageReduce(s *stage) {
 
 func stageLabels(s *stage) {
 	var lines strings.Builder
-	for i := range 2000 {
+	for i := range gpumux.InlineItems + 100 {
 		fmt.Fprintf(&lines, `{"id":"k%d","n":%d}`+"\n", i, i)
 	}
 	spooled, err := starter.Spool(strings.NewReader(lines.String()), "items.jsonl")
@@ -471,9 +480,7 @@ func stageLabels(s *stage) {
 }
 
 func stagePause(s *stage) {
-	m := gatedStages(120)
-	h := s.start(m)
-	s.until("the second stage stands at its gate", func() bool { return len(s.ran("gate")) >= 5 })
+	h := s.halfway(gatedStages(120), "inc", 120)
 	require.NoError(s.t, h.Pause(s.t.Context()))
 	s.write("open", "")
 	s.until("nothing is in flight", func() bool {
