@@ -261,6 +261,11 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		if note.Store, err = s.copyResults(ctx, s.Completed(summary), note.Output); err != nil {
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
+	} else if in.Stages != nil && last.Status == StatusFailed {
+		_, err := s.handle(last, EntryFound).Wait(ctx)
+		if over, is := errors.AsType[*EndedError](err); is && over.Fault.Kind == gpumux.FaultBadInput && over.Fault.Edition != "" {
+			note.Output = newOutput(id) // its results are of other code
+		}
 	}
 	in.Output = cmp.Or(note.Output, in.Output) // a map by name has no note
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)

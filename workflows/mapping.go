@@ -125,6 +125,11 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	if err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
 		return err
 	}
+	if found.Taken != "" {
+		return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Task: m.in.Name(), Edition: in.Owner.Edition,
+			Message: fmt.Sprintf("%s has results of other code: editions %s, now %s", in.Parts, found.Taken, in.Owner.Edition),
+			Hint:    "retry the map: what has new code runs anew, and the values of the stages before it are kept; or put the code back as it was"})
+	}
 	e.claim = found.Claim
 	for at, s := range e.stages {
 		s.todo, s.tally.Counts = nil, found.Stages[at].Counts

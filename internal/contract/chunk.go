@@ -324,6 +324,9 @@ func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
 type Found struct {
 	Claim  Claim        `json:"claim"`
 	Stages []FoundStage `json:"stages"`
+	// Taken, with nothing else, says that the folder has results of other code of a map of
+	// several stages: which code.
+	Taken string `json:"taken,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items run again.
 	Damaged []string `json:"damaged,omitempty"`
 }

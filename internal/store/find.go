@@ -24,6 +24,9 @@ func (s *Store) FindParts(ctx context.Context, in contract.PartsInput) (found co
 		return found, err
 	}
 	if found.Claim, err = f.claim(ctx, in.Owner); err != nil {
+		if other, isOther := errors.AsType[*OwnerError](err); isOther && other.edition != "" && len(in.Stages) > 0 {
+			return contract.Found{Taken: other.edition}, nil
+		}
 		return found, err
 	}
 	if err := s.findRest(ctx, f, in, &found); err != nil {
@@ -132,7 +135,7 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 			case ctx.Err() != nil:
 				err = context.Cause(ctx)
 			case l.Index >= items:
-				err = &OwnerError{fmt.Sprintf("%s holds item %d, but there are only %d; the folder is another map's, give another output",
+				err = &OwnerError{Problem: fmt.Sprintf("%s holds item %d, but there are only %d; the folder is another map's, give another output",
 					f.in.Locate(f.key), l.Index, items)}
 			}
 			if !yield(l, err) || err != nil {

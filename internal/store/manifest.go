@@ -26,7 +26,11 @@ type manifest struct {
 }
 
 // OwnerError says that a folder holds another map's results, or lies in another store.
-type OwnerError struct{ Problem string }
+type OwnerError struct {
+	Problem string
+	// edition is that of the results, if the other map differs from this in nothing else.
+	edition string
+}
 
 func (e *OwnerError) Error() string { return e.Problem }
 
@@ -36,7 +40,7 @@ func (f *Folder) manifestKey() string { return f.key + "/manifest.json" }
 func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Claim, error) {
 	claim := contract.Claim{StoreURL: f.in.URL()}
 	if output, beside := strings.CutSuffix(f.key, contract.PartsOf("")); beside && f.in.IsFolder(output) {
-		return claim, &OwnerError{fmt.Sprintf("the output %s is a folder of the store; name a file in it", f.in.Locate(output))}
+		return claim, &OwnerError{Problem: fmt.Sprintf("the output %s is a folder of the store; name a file in it", f.in.Locate(output))}
 	}
 	var err error
 	if claim.Store, err = f.s.Identity(ctx); err != nil {
@@ -49,7 +53,7 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 		return claim, err
 	}
 	if m.Kept && m.Owner.Input != owner.Input {
-		return claim, &OwnerError{fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
+		return claim, &OwnerError{Problem: fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
 			m.Owner.Input, owner.Input)}
 	}
 	if m.Kept || m.Owner != owner && takesOver(owner, m.Owner) {
@@ -65,8 +69,12 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 		if free.Edition = gpumux.AnyEdition; takesOver(free, m.Owner) {
 			hint += fmt.Sprintf(", or give the edition %q, which leaves results of other code as they are", gpumux.AnyEdition)
 		}
-		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; %s",
+		taken := &OwnerError{Problem: fmt.Sprintf("%s holds the results of %s; this map is %s; %s",
 			f.in.Locate(f.key), describe(m.Owner), describe(owner), hint)}
+		if free.Edition = m.Owner.Edition; free == m.Owner {
+			taken.edition = m.Owner.Edition
+		}
+		return claim, taken
 	}
 	claim.ID = m.ID
 	return claim, nil
@@ -87,7 +95,7 @@ func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
 		return m, err
 	}
 	if err != nil || json.Unmarshal(text, &m) != nil || m.Version != 1 {
-		return m, &OwnerError{fmt.Sprintf("%s is no manifest of this version: %.100q; give another output, or delete that folder",
+		return m, &OwnerError{Problem: fmt.Sprintf("%s is no manifest of this version: %.100q; give another output, or delete that folder",
 			f.in.Locate(f.manifestKey()), text)}
 	}
 	return m, nil
@@ -139,10 +147,10 @@ func (f *Folder) CheckOwner(ctx context.Context, claim contract.Claim) error {
 		return err
 	}
 	if f.in.URL() == claim.StoreURL {
-		return &OwnerError{fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+
+		return &OwnerError{Problem: fmt.Sprintf("this worker finds nothing of the map in its store %s, although the map was begun in one with that URL: "+
 			"either it is not shared, such as a folder that each host has for itself, or %s was deleted; give all workers of a namespace "+
 			"one store, and start the map again", f.in.URL(), f.in.Locate(f.key))}
 	}
-	return &OwnerError{fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
+	return &OwnerError{Problem: fmt.Sprintf("this worker keeps results in %s, and the map's lie in %s, which is another store; give all workers of a "+
 		"namespace the same one", f.in.URL(), claim.StoreURL)}
 }

@@ -74,7 +74,7 @@ func parsePartHead(text []byte) (h partHead, err error) {
 		return h, objects.Damaged("its first line is not a part's: %.60q", text)
 	}
 	if h.Version != 1 {
-		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
+		return h, &OwnerError{Problem: fmt.Sprintf("a part is of version %d, this gpumux reads version 1; let workers of one version end the map", h.Version)}
 	}
 	if h.Items < 1 || h.First < 0 || h.Last-h.First+1 < h.Items || h.Bytes < 1 {
 		return h, objects.Damaged("its first line contradicts itself")

@@ -101,7 +101,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		ID string `json:"id"`
 	}
 	if err := json.Unmarshal(text, &identity); err != nil || identity.ID == "" {
-		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
+		return "", &OwnerError{Problem: fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
 			s.Objects.Locate(names.Identity), text)}
 	}
 	s.identity.Store(&identity.ID)

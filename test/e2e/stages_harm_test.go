@@ -146,7 +146,8 @@ func (s *stage) each(tests map[string]func(*stage)) {
 func TestStages_ThroughHarm(t *testing.T) {
 	s := newStages(t)
 	s.each(map[string]func(*stage){
-		"CancelledItGoesOn": cancelledStages, "OtherCodeOfTheLastStage": otherLastStage, "AnOutputOfItsOwn": ownOutput, "RetriesFromWhereTheyFailed": retriedStages,
+		"CancelledItGoesOn": cancelledStages, "OtherCodeOfTheLastStage": otherLastStage, "AnOutputOfItsOwn": ownOutput,
+		"OtherCodeUnderTheSameCommand": otherCode, "RetriesFromWhereTheyFailed": retriedStages,
 		"KeptStagesForgetWhatFailed": keptStages, "DamagedValuesAreMadeAgain": damagedStages,
 	})
 }
@@ -238,6 +239,29 @@ func goesOnInStages(s *stage, one, two, code string, times int) {
 		require.Equal(s.t, strconv.Itoa(times*(i+1)), value)
 	}
 	s.once("inc", 150)
+}
+
+// otherCode has new code of the last stage under the same command: the results of the old
+// code stay, and a retry begins with what the stage before has stored.
+func otherCode(s *stage) {
+	m := gatedStages(120)
+	h := s.halfway(m, "inc", 120)
+	s.until("the old code has given some results", func() bool { return len(s.ran("gate")) > 0 })
+	require.NoError(s.t, h.Cancel(s.t.Context()))
+	_, err := s.wait(h)
+	require.ErrorContains(s.t, err, "was cancelled")
+	s.write("late.py", strings.ReplaceAll(latePy, "item * 10", "item * 100"))
+	defer s.write("late.py", latePy)
+	s.write("open", "")
+	_, err = s.wait(s.start(m))
+	require.ErrorContains(s.t, err, "has results of other code")
+	require.ErrorContains(s.t, err, "retry the map")
+	m.Retry = true
+	h, _ = s.done(m)
+	for i, value := range s.values(h) {
+		require.Equal(s.t, strconv.Itoa(100*(i+1)), value)
+	}
+	s.once("inc", 120)
 }
 
 func retriedStages(s *stage) {
