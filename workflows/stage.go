@@ -21,8 +21,9 @@ const (
 	// muchFaster is how much faster than a stage the next one is if it will wait for items
 	// however soon they come.
 	muchFaster = 1.25
-	// chunkBytes bounds the values of the stage before that one chunk reads.
-	chunkBytes = 16 << 20
+	// chunkBytes bounds the values of the stage before that one chunk reads, beyond a
+	// micro-batch.
+	chunkBytes = 8 << 20
 )
 
 // stage is one task of a map, and the items that wait for it. A map with one task has one.
@@ -166,7 +167,7 @@ func (s *stage) readable() int64 {
 	if before == nil || before.itemWeight() == 0 {
 		return gpumux.MaxChunk
 	}
-	return max(1, chunkBytes/before.itemWeight())
+	return max(1, s.sizer.batch, chunkBytes/before.itemWeight())
 }
 
 // itemWeight is the mean weight of a value in the store, 0 while none is known.
