@@ -93,11 +93,10 @@ func TestOutput_WhatColumnsCannotBe(t *testing.T) {
 	require.NoError(t, os.Symlink("/dev/null", "null.parquet"))
 	for name, want := range map[string]string{
 		"x.npy":         "name the file .parquet, and numpy.save the column",
-		"x.npy.gz":      "name the file .parquet, and numpy.save the column",
-		"x.parquet.zst": "a .parquet file is not compressed as a whole",
+		"x.jsonl.GZ":    "give --out - and pipe them into gzip or zstd",
+		"x.parquet.zst": "leave the last ending away",
 		"null.parquet":  "it is no file; Parquet needs one",
 		"x.feather":     "results are JSON lines or Parquet; name the file .jsonl or .parquet",
-		"x.arrow.gz":    "name the file .jsonl or .parquet",
 	} {
 		_, err := chooseOutput(name, nil, false, false)
 		require.ErrorContains(t, err, want)

@@ -134,7 +134,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 }
 
 func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
-	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines or .parquet; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	flags.StringVar(&f.files, "files", "", filesUsage)
 	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")

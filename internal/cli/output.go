@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
@@ -51,7 +50,7 @@ const unnamed = "?"
 // chooseOutput reads --out. Without it results go to a pipe. Where standard output is a
 // screen, or is for JSON, they go to a file that named names.
 func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
-	o := output{path: flag, stdout: stdout}
+	o, ending := output{path: flag, stdout: stdout}, strings.ToLower(filepath.Ext(flag))
 	switch {
 	case flag == "-" && asJSON:
 		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
@@ -63,23 +62,14 @@ func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output,
 		return o, nil
 	case strings.Contains(flag, "://"):
 		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
-	case resultsAs(flag) == columns.Parquet && !columns.Holds(flag):
-		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, columns.Parquet)
-	case resultsAs(flag) == ".npy":
+	case slices.Contains([]string{".gz", ".gzip", ".zst", ".zstd"}, ending):
+		return o, usage("--out %s: results are not compressed as a whole; leave the last ending away, or give --out - and pipe them into gzip or zstd", flag)
+	case ending == ".npy":
 		return o, usage("--out %s: results are JSON lines or Parquet; name the file .parquet, and numpy.save the column that pandas or pyarrow reads", flag)
-	case slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather"}, resultsAs(flag)):
+	case slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather"}, ending):
 		return o, usage("--out %s: results are JSON lines or Parquet; name the file .jsonl or .parquet", flag)
 	}
 	return o, o.check()
-}
-
-// resultsAs returns the ending for the format, without that for the compression.
-func resultsAs(name string) string {
-	ending := strings.ToLower(filepath.Ext(name))
-	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
-		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
-	}
-	return ending
 }
 
 func (o output) named(id string) (output, error) {
@@ -184,16 +174,9 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	return os.Rename(file.Name(), at.path)
 }
 
-// copy writes results, compressed where the file's name says so. An empty line stands for
-// a pause, before which everything is written out.
+// copy writes results. An empty line stands for a pause, before which everything is
+// written out.
 func (o output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
-	packer, err := items.Pack(out, o.path)
-	if err != nil {
-		return err
-	}
-	if packer != nil {
-		out = packer
-	}
 	to := bufio.NewWriterSize(out, 256<<10)
 	for line, err := range from {
 		switch {
@@ -210,10 +193,7 @@ func (o output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 			return err
 		}
 	}
-	if err := to.Flush(); err != nil || packer == nil {
-		return err
-	}
-	return packer.Close()
+	return to.Flush()
 }
 
 func (o output) writeLine(to *bufio.Writer, line []byte, causes *starter.Causes) error {

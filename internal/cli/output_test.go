@@ -149,28 +149,6 @@ func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 	require.Equal(t, "line\n", out.String())
 }
 
-// The ending of a name promises what is in the file, wherever it lies.
-func TestOutput_IsCompressedAsItsNameSays(t *testing.T) {
-	t.Chdir(t.TempDir())
-	require.NoError(t, unix.Mkfifo("pipe.gz", 0o600))
-	piped := make(chan []byte)
-	go func() {
-		data, _ := os.ReadFile("pipe.gz")
-		piped <- data
-	}()
-	require.NoError(t, deliverTo("pipe.gz"))
-	write(t, "piped.jsonl.gz", string(<-piped))
-	for _, name := range []string{"r.jsonl.gz", "r.jsonl.zst", "R.JSONL.GZIP", "piped.jsonl.gz"} {
-		if name != "piped.jsonl.gz" {
-			require.NoError(t, deliverTo(name), name)
-		}
-		require.False(t, strings.HasPrefix(readAll(t, name), "{"), name)
-		all := itemsOf(t, source{in: []string{name}})
-		require.Len(t, all, 2, name)
-		require.JSONEq(t, `{"index":1,"fault":{}}`, all[1])
-	}
-}
-
 // People and other programs get "NaN", as docs/tasks.md says; gpumux's clients what they
 // read the number from.
 func TestOutput_NumbersThatJSONLacks(t *testing.T) {

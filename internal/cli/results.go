@@ -37,7 +37,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
 		Args: oneID,
 	}
-	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet; or - for standard output")
+	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines or .parquet; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", filesUsage)
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")

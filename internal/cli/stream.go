@@ -40,7 +40,7 @@ ends: the results of what came before are written, and the exit code is 2.`,
 	flags := c.Flags()
 	flags.StringArrayVar(&f.source.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, the files of a folder or a pattern, - for standard input, or a URL; given again, the items after those")
 	f.registerText(flags)
-	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
+	flags.StringVar(&f.out, "out", "-", "results: a file, or - for standard output")
 	flags.BoolVar(&f.unordered, "unordered", false, unorderedUsage)
 	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)

@@ -23,28 +23,12 @@ type archive struct {
 	endings []string
 	begins  func(head []byte) bool
 	open    func(io.Reader) (io.Reader, error)
-	pack    func(io.Writer) (Packer, error)
-}
-
-// Packer compresses. Flush hands on all that was written, Close ends the archive.
-type Packer interface {
-	io.WriteCloser
-	Flush() error
-}
-
-// Pack is a Packer of the kind that a file's name ends with, such as .gz; nil for others.
-func Pack(to io.Writer, name string) (Packer, error) {
-	if _, a := cutArchive(name); a != nil {
-		return a.pack(to)
-	}
-	return nil, nil
 }
 
 var archives = []archive{
 	{"gzip", []string{".gz", ".gzip"},
 		func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) },
-		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
-		func(w io.Writer) (Packer, error) { return gzip.NewWriter(w), nil }},
+		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
 	{"zstd", []string{".zst", ".zstd"},
 		func(head []byte) bool {
 			skippable := len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
@@ -53,8 +37,7 @@ var archives = []archive{
 		func(r io.Reader) (io.Reader, error) {
 			// With a single decoder no goroutine is left behind, so that nothing has to be closed.
 			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-		},
-		func(w io.Writer) (Packer, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }},
+		}},
 }
 
 func cutArchive(name string) (inner string, a *archive) {
