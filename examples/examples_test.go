@@ -26,7 +26,7 @@ func pages(t *testing.T) map[string]string {
 	names, err := filepath.Glob("*/README.md")
 	require.NoError(t, err)
 	require.Len(t, names, 13)
-	names = append(names, "README.md", "../deploy/README.md", "../docs/start.md", "../docs/tasks.md", "../docs/workflows.md")
+	names = append(names, "README.md", "../deploy/README.md", "../docs/stages.md", "../docs/start.md", "../docs/tasks.md", "../docs/workflows.md")
 	all := map[string]string{}
 	for _, name := range names {
 		all[name] = read(t, name)

@@ -225,27 +225,42 @@ func TestStart_DoesWhatThePageShows(t *testing.T) {
 	}
 }
 
-// offlineBatch is the example llm in a folder of its own.
-func offlineBatch(t *testing.T) *example {
+// newOffline is an example that starts no server, in a folder of its own.
+func newOffline(t *testing.T, name string) *example {
 	t.Helper()
 	t.Parallel()
-	e := &example{shell: newShell(t), name: "llm", repo: top(t)}
-	e.copy("examples/llm")
+	e := &example{shell: newShell(t), name: name, repo: top(t)}
+	e.copy("examples/" + name)
 	e.link()
 	return e
 }
 
-// The README's commands for the engine without a model.
-func TestLong_LLMPrintsWhatItsReadmeShows(t *testing.T) {
-	e := offlineBatch(t)
-	for _, block := range consoles.FindAllStringSubmatch(e.readme(), -1) {
+// checkHere is check in the example's own folder.
+func (e *example) checkHere() {
+	e.t.Helper()
+	blocks := consoles.FindAllStringSubmatch(e.readme(), -1)
+	require.NotEmpty(e.t, blocks)
+	for _, block := range blocks {
 		e.compare(block[1], e.dir, func(line string) string { return line })
 	}
 }
 
+// The README's commands for the engine without a model.
+func TestLong_LLMPrintsWhatItsReadmeShows(t *testing.T) { newOffline(t, "llm").checkHere() }
+
+// Photographs go from files to labels, with gpumux and by hand.
+func TestStages_ExamplePrintsWhatItsReadmeShows(t *testing.T) {
+	e := newOffline(t, "stages")
+	e.env = append(e.env, "PYTHONPATH="+filepath.Join(e.repo, "clients", "python"))
+	e.checkHere()
+	out, code := e.sh(e.dir, `.venv/bin/python examples/stages/compare.py --ways "gpumux,by hand" --share 0.01 --rounds 1`)
+	require.Zero(t, code)
+	require.Regexp(t, `\nimages    by hand      50 .*\n(.*\n)+middle    by hand      40 `, out)
+}
+
 // An engine that dies costs its requests one retry, and those that it refuses their rows.
 func TestLong_LLMAnEngineThatDiesFailsNoRequest(t *testing.T) {
-	e := offlineBatch(t)
+	e := newOffline(t, "llm")
 	var requests strings.Builder
 	for i := range 100 {
 		content := fmt.Sprintf("request %d", i)
