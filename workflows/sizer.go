@@ -17,6 +17,9 @@ const (
 	minLongest     = time.Second
 	// shortLongest takes its place where the next stage would wait for the end of the chunk.
 	shortLongest = 100 * time.Millisecond
+	// firstSoon is the most items of a chunk that the next stage waits for while nobody knows
+	// what they take.
+	firstSoon = 4
 	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
 	// each slot, up to maxShortest: a small server hands out some 150 chunks a second. The
 	// smaller the map's share of the slots, the longer its shortest chunk: while other maps
@@ -42,6 +45,8 @@ const (
 	segmentWindow = 250
 	// minWindow keeps a queue short even behind a single slot.
 	minWindow = 4
+	// silentWindows is how many windows of chunks finish before a silent worker is forgotten.
+	silentWindows = 4
 	// maxInFlight is the most chunks in flight of a workflow; the server refuses over 2,000.
 	maxInFlight = 1000
 	// maxPause bounds the pause before another try, unless the first one is longer.
@@ -73,9 +78,11 @@ type sizer struct {
 	Informed bool
 	// Inline says that all results travel in the history.
 	Inline bool
-	// Slots counts those of each worker, seen is their sum.
+	// Slots counts those of each worker, seen is their sum. heard is how many chunks had
+	// finished when each told last.
 	Slots map[string]int
 	seen  int
+	heard map[string]int
 	// flight is how long chunks were in flight, held how long of that they had a slot. Older
 	// chunks weigh less.
 	flight, held time.Duration
@@ -98,7 +105,7 @@ type sizer struct {
 }
 
 func newSizer(in gpumux.MapInput) sizer {
-	return sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
+	return sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}, heard: map[string]int{}}
 }
 
 // Size is the number of items of the next chunk of a piece when left items are not yet
@@ -111,7 +118,10 @@ func (s *sizer) Size(piece contract.Piece, left int64) int64 {
 	size := min((left+s.Beyond)/(2*slots), gpumux.MaxChunk)
 	if s.Largest == 0 {
 		// Nobody knows what items take; the limit hands back what is too much.
-		return s.whole(max(1, size/2, s.minItems(left+s.Beyond, slots)))
+		if size /= 2; s.Soon > 0 {
+			size = min(size, firstSoon)
+		}
+		return s.whole(max(1, size, s.minItems(left+s.Beyond, slots)))
 	}
 	size = min(size, s.Largest*maxGrowth)
 	if perItem > 0 {
@@ -128,6 +138,14 @@ func (s *sizer) Size(piece contract.Piece, left int64) int64 {
 		size = max(size, min(int64(min(shortest, maxShortest)/perItem), s.Largest*maxGrowth, gpumux.MaxChunk))
 	}
 	return s.whole(max(1, size, s.minItems(left+s.Beyond, slots)))
+}
+
+// Worth is how many items are worth a chunk that waits for a slot.
+func (s *sizer) Worth() int64 {
+	if s.PerItem == 0 {
+		return gpumux.MaxChunk
+	}
+	return max(1, s.batch, int64(shortestChunk/s.PerItem))
 }
 
 // minItems is how many items a chunk has at least, of so many that are left: what fills a
@@ -193,7 +211,11 @@ func (s *sizer) Limit(chunk contract.Piece) time.Duration {
 			return behindLimit
 		}
 	}
-	return max(minLimit, min(slack*likely, likely+maxLate))
+	least := minLimit
+	if s.Soon > 0 {
+		least = min(minLimit, s.Soon)
+	}
+	return max(least, min(slack*likely, likely+maxLate))
 }
 
 // Whole is the number of chunks that the map should have in flight: one more than each
@@ -281,13 +303,21 @@ func (s *sizer) learnTogether(batch, concurrent int64) {
 	s.Informed = s.Informed || s.batch > 0 || s.concurrent > 0
 }
 
-// learnSlots learns how many slots workers have. The order of a sum does not matter.
+// learnSlots learns how many slots workers have. One that is silent while the others fill
+// several windows is gone. The order of a sum does not matter.
 //
 //workflowcheck:ignore
 func (s *sizer) learnSlots(slots map[string]int) {
 	for worker, count := range slots {
 		s.seen += count - s.Slots[worker]
-		s.Slots[worker] = count
+		s.Slots[worker], s.heard[worker] = count, s.finished
+	}
+	for worker, at := range s.heard {
+		if s.finished-at > silentWindows*s.Whole() {
+			s.seen -= s.Slots[worker]
+			delete(s.Slots, worker)
+			delete(s.heard, worker)
+		}
 	}
 }
 

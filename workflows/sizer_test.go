@@ -56,11 +56,31 @@ func TestSizer_ChunksOfAConcurrentTask(t *testing.T) {
 	require.EqualValues(t, 256, s.Size(contract.Piece{}, 100_000), "though a second of work would be less")
 
 	var next sizer
-	next.Slots = map[string]int{}
+	next.Slots, next.heard = map[string]int{}, map[string]int{}
 	next.Resume(contract.StageCarry{Pace: s.Carry(), Slots: s.Slots})
 	require.Equal(t, s.Size(contract.Piece{}, 1000), next.Size(contract.Piece{}, 1000), "segments know it too")
 
 	fixed := newSizer(gpumux.MapInput{Chunk: 10})
 	fixed.Learn(contract.ChunkResult{Worker: "w", Slots: 1, Concurrent: 256})
 	require.Equal(t, 40, fixed.Part(), "384 items and a chunk more")
+}
+
+// A worker that was killed is forgotten when those that live have finished enough without
+// it, and counts again when it tells.
+func TestSizer_ForgetsWorkersThatAreGone(t *testing.T) {
+	s := newSizer(gpumux.MapInput{})
+	chunk := func(worker string) contract.ChunkResult {
+		return contract.ChunkResult{Worker: worker, Slots: 3, Ran: 1, Busy: gpumux.Duration(time.Second)}
+	}
+	s.Learn(chunk("killed"))
+	for range silentWindows * 12 {
+		s.Learn(chunk("alive"))
+	}
+	require.Equal(t, 6, s.count())
+	for range 2 {
+		s.Learn(chunk("alive"))
+	}
+	require.Equal(t, 3, s.count())
+	s.Learn(chunk("killed"))
+	require.Equal(t, 6, s.count())
 }

@@ -101,11 +101,11 @@ func (s *stage) ready(ctx workflow.Context) bool {
 	if next := s.next(); next != nil && s.room(ctx) < min(size, left, (next.ahead(ctx)+1)/2) {
 		return false
 	}
-	return s.upstream() == 0 || left >= s.floor(ctx) && (left >= size || s.inFlight < s.sizer.count())
+	return s.upstream() == 0 || left >= s.floor(ctx) && (left >= min(size, s.sizer.Worth()) || s.inFlight < s.sizer.count())
 }
 
-// soon is how soon the next stage should have items: before it has run what it has, unless
-// it is so fast that it waits in any case. 0: it does not matter.
+// soon is how soon the next stage should have items: long before it has run what it has,
+// unless it is so fast that it waits in any case. 0: it does not matter.
 func (s *stage) soon() time.Duration {
 	next := s.next()
 	if next == nil {
@@ -118,7 +118,7 @@ func (s *stage) soon() time.Duration {
 	if nextRate == 0 {
 		return shortLongest
 	}
-	return max(shortLongest, time.Duration(float64(next.todo.Items()+next.underWay)/nextRate*float64(time.Second)))
+	return max(shortLongest, time.Duration(float64(next.todo.Items()+next.underWay)/nextRate*float64(time.Second/2)))
 }
 
 // rate is how many items a second the stage's slots do, 0 while unknown.
