@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// Cause is failures of one kind and task whose messages differ only in numbers and quoted values.
+// Cause is failures of one kind and task that differ only in numbers and quoted values.
 type Cause struct {
 	Kind  gpumux.FaultKind `json:"kind"`
 	Count int64            `json:"count"`

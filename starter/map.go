@@ -31,8 +31,8 @@ type Map struct {
 	// Scope tells tasks of one name apart, such as the folder of a local task.
 	Scope string
 	// Edition tells versions of a task's code apart in a made ID. Of stages it joins theirs
-	// with dashes, and the first counts: what has other code in later stages goes on with the
-	// values of those before.
+	// with dashes, and the first counts: what has other code in later stages goes on with
+	// the values of those before.
 	Edition string
 	// Label says in words where the items come from.
 	Label string

@@ -172,8 +172,8 @@ func (b *budget) chunks(ctx workflow.Context) int {
 	return (historyEvents-workflow.GetInfo(ctx).GetCurrentHistoryLength())/chunkEvents - b.pending
 }
 
-// minItems is how many items a chunk of a stage that learns its size has at least, so that
-// the history has room for all. The last chunk of each stage may have fewer.
+// minItems is how many items a chunk of a stage that learns its size has at least, so
+// that the history has room for all. The last chunk of each stage may have fewer.
 func (b *budget) minItems(ctx workflow.Context) int64 {
 	left, chunks := int64(0), int64(b.chunks(ctx))
 	for _, e := range b.engines {

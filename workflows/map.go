@@ -45,10 +45,10 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 	return values, nil
 }
 
-// Map runs the input's task, or stages, over the items on the pools of its ladder. It is called from
-// workflow code and needs a gpumux worker on the pools, not in the caller's process. The
-// input has no items, source, range or output; its other options are those of
-// MapSource.
+// Map runs the input's task, or stages, over the items on the pools of its ladder. It is
+// called from workflow code and needs a gpumux worker on the pools, not in the caller's
+// process. The input has no items, source, range or output; its other options are those
+// of MapSource.
 //
 // A failed item is a result with a Fault. The error is for what ends the whole map: an
 // input that is not valid, a task that no worker knows, cancellation, or failed items

@@ -17,8 +17,7 @@ const (
 	minLongest     = time.Second
 	// shortLongest takes its place where the next stage would wait for the end of the chunk.
 	shortLongest = 100 * time.Millisecond
-	// firstSoon is the most items of a chunk that the next stage waits for while nobody knows
-	// what they take.
+	// firstSoon bounds a chunk that the next stage waits for while no pace is known.
 	firstSoon = 4
 	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
 	// each slot, up to maxShortest: a small server hands out some 150 chunks a second. The
@@ -45,7 +44,7 @@ const (
 	segmentWindow = 250
 	// minWindow keeps a queue short even behind a single slot.
 	minWindow = 4
-	// silentWindows is how many windows of chunks finish before a silent worker is forgotten.
+	// silentWindows of chunks finish before a silent worker is forgotten.
 	silentWindows = 4
 	// maxInFlight is the most chunks in flight of a workflow; the server refuses over 2,000.
 	maxInFlight = 1000

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// What waits in front of a stage is bounded by twice its window in chunks of aheadTime, or
-	// by firstAhead items while its pace is not known, and by aheadBytes of values.
+	// What waits in front of a stage is bounded by twice its window in chunks of aheadTime,
+	// or by firstAhead items while its pace is not known, and by aheadBytes of values.
 	aheadTime  = time.Second
 	aheadBytes = 256 << 20
 	firstAhead = 1024
-	// muchFaster is how much faster than a stage the next one is if it will wait for items
-	// however soon they come.
+	// muchFaster is a next stage that waits for items however soon they come.
 	muchFaster = 1.25
 	// chunkBytes bounds the values of the stage before that one chunk reads, beyond a
 	// micro-batch.
 	chunkBytes = 8 << 20
 )
 
-// stage is one task of a map, and the items that wait for it. A map with one task has one.
+// stage is one task of a map, with the items that wait for it.
 type stage struct {
 	e  *engine
 	at int
@@ -88,8 +87,8 @@ func (s *stage) upstream() (items int64) {
 	return items
 }
 
-// ready reports whether the stage has a chunk to hand out now. One that is smaller than it
-// should be waits: for more items while every slot has another, or for more room.
+// ready reports whether the stage has a chunk to hand out now. One that is smaller than
+// it should be waits: for more items while every slot has another, or for more room.
 func (s *stage) ready(ctx workflow.Context) bool {
 	now := workflow.Now(ctx)
 	s.sizer.Beyond, s.sizer.Soon = s.beyond+s.upstream(), s.soon()
@@ -204,7 +203,7 @@ type stageStatus struct {
 	Chunks   int64 `json:"chunks"`
 	InFlight int   `json:"inFlight"`
 	Running  int64 `json:"running"`
-	// Waiting are the items in front of it, Raised those of them that wait to be tried again.
+	// Waiting are the items in front of it, Raised those that wait to be tried again.
 	Waiting    int64    `json:"waiting,omitempty"`
 	Raised     int64    `json:"raised,omitempty"`
 	PassedOver []string `json:"passedOver,omitempty"`

@@ -23,8 +23,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// staged answers chunks whose items travel inline: "double" on the pool cpu, and "next" on
-// the pool gpu, which adds one. Each fails the items that are listed for it.
+// staged answers chunks whose items travel inline: "double" on the pool cpu, and "next"
+// on the pool gpu, which adds one. Each fails the items that are listed for it.
 func staged(failing map[string][]int) func(contract.Chunk, string) (*contract.ChunkResult, error) {
 	return func(c contract.Chunk, queue string) (*contract.ChunkResult, error) {
 		r := &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Busy: gpumux.Duration(c.Len()) * gpumux.Duration(time.Millisecond), Worker: queue, Slots: 2}
@@ -117,7 +117,8 @@ func TestStages_KeysAreThoseOfTheItems(t *testing.T) {
 	require.Equal(t, []workflows.Result[int]{{Value: 1, Key: []byte(`"a"`)}, {Index: 1, Value: 1, Key: []byte(`"b"`)}}, mapped.Results)
 }
 
-// Next and a selector have each item once: when it has gone through all stages, or failed.
+// Next and a selector have each item once: when it has gone through all stages, or
+// failed.
 func TestStages_MapAsyncGivesEachItemOnce(t *testing.T) {
 	env := run(t, &worker{odd: staged(map[string][]int{"double": {2}, "next": {12}})}, func(ctx workflow.Context) (seen []int, err error) {
 		in := gpumux.MapInput{Stages: doubleNext, Chunk: 2}
@@ -322,7 +323,8 @@ func TestStages_StoredValuesAreNotMadeAgain(t *testing.T) {
 	}
 }
 
-// A pause holds all stages, the window is that of each, and the progress tells them apart.
+// A pause holds all stages, the window is that of each, and the progress tells them
+// apart.
 func TestStages_AreSteeredTogether(t *testing.T) {
 	env := environment(20 * time.Second)
 	w := &worker{odd: raises}

@@ -104,8 +104,7 @@ func Text(value []byte) (json.RawMessage, error) {
 	return v.Join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) }), nil
 }
 
-// Outline is the JSON of a value with only the type and the shape of each array in it, for
-// people.
+// Outline is the JSON of a value, for people, with the type and shape alone of arrays.
 func Outline(value []byte) []byte {
 	v, _ := Parse(value) // nothing, of one that is not sound
 	return v.Join(nil, func(b []byte, a Array) []byte {

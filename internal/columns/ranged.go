@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// minAhead is the least that is read at once, and first of the end, which has the layout.
+	// minAhead is the least that is read at once, and first of the end with the layout.
 	minAhead = 64 << 10
 	// smallAhead is read for a small read.
 	smallAhead = 4 * minAhead

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Details is a map's progress for the Web UI, in Markdown. The ladder of a map with stages
-// is all their pools. The kinds are sorted, so that a replay repeats it.
+// Details is a map's progress for the Web UI, in Markdown. The ladder of a map with
+// stages is all their pools. The kinds are sorted, so that a replay repeats it.
 //
 //workflowcheck:ignore
 func Details(p gpumux.Progress, ladder []string) string {

@@ -123,9 +123,9 @@ func onlyCPU(names []string, defaults config.Pool) bool {
 // OnCPU reports whether a pool is one of the CPU by its name: cpu, or cpu- and more.
 func OnCPU(pool string) bool { return pool == "cpu" || strings.HasPrefix(pool, "cpu-") }
 
-// Pools makes a pool per name: those called cpu or cpu-… on the CPU, others on the devices
-// of defaults, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
-// cannot be used is an error. Without names there is one pool, gpu or cpu.
+// Pools makes a pool per name: those called cpu or cpu-… on the CPU, others on the
+// devices of defaults, else on all GPUs, or on the CPU where noGPU says why. A GPU that
+// is there but cannot be used is an error. Without names there is one pool, gpu or cpu.
 func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pools []config.Pool, noGPU string, err error) {
 	if len(defaults.Devices) == 0 && !onlyCPU(names, defaults) {
 		if why := inventory.Unusable(); why != "" {

@@ -36,8 +36,8 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 	})
 }
 
-// Items go on behind the last stage that has them. Those of a stage that follow each other
-// are one run.
+// Items go on behind the last stage that has them. Those of a stage that follow each
+// other are one run.
 func TestFind_EachStageHasItsRest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		in := contract.PartsInput{Parts: "p", Items: 10, Stages: []string{"p/1"}, Owner: contract.Owner{Task: "f", Items: 10}}

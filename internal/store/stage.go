@@ -56,7 +56,7 @@ func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contrac
 	return err
 }
 
-// valuesIn is Values from the parts of these names. It returns the items that are in none.
+// valuesIn is Values from parts of these names. It returns the items that are in none.
 func (f *Folder) valuesIn(ctx context.Context, names []partName, runs contract.Runs, take func(gpumux.Result) error, note func(error)) (left contract.Runs, err error) {
 	lost := f.lost(ctx, note)
 	parts, err := f.heads(ctx, names, lost)
