@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// A worker is killed in the middle of a chunk of a map in a workflow: the chunk runs again
-// on another one, and each item has one result.
+// A worker is killed in the middle of a chunk of a map in a workflow: the chunk runs
+// again on another one, and each item has one result.
 func TestInline_AKilledWorkerOfAMapInAWorkflow(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -152,8 +152,8 @@ func TestStages_ThroughHarm(t *testing.T) {
 	})
 }
 
-// halfway starts a map whose last stage stops at its gate, and waits until its first stage
-// is through.
+// halfway starts a map whose last stage stops at its gate, and waits until its first
+// stage is through.
 func (s *stage) halfway(m starter.Map, task string, n int) *starter.Handle {
 	s.t.Helper()
 	h := s.start(m)
@@ -210,7 +210,8 @@ func ownOutput(s *stage) {
 	require.Len(s.t, left, 2, "the results and their parts")
 }
 
-// goesOnInStages runs a map to its last stage, and then under the same ID with that stage's code.
+// goesOnInStages runs a map to its last stage, and then under the same ID with that
+// stage's code.
 func goesOnInStages(s *stage, one, two, code string, times int) {
 	run := func(output string) *starter.Handle {
 		m := gatedStages(150)

@@ -26,8 +26,8 @@ type line struct {
 	stages [2]lineStage
 }
 
-// lineStage notes in a file what it runs; folder has what it has stored. Had are the items
-// that were stored at some time, and how often each had run by then.
+// lineStage notes in a file what it runs; folder has what it has stored. Had are the
+// items that were stored at some time, and how often each had run by then.
 type lineStage struct {
 	pool, calls, folder string
 	worker              *program
