@@ -249,7 +249,7 @@ func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 				}
 			}
 			value, over, err := s.ledger.take(index, value)
-			return !over && yield(calls.Item{Index: index, Value: value, Arrays: s.arraysAt(index)}, err)
+			return !over && yield(calls.Item{Index: index, Value: value, Arrays: s.valueAt(index).Arrays}, err)
 		}
 		if s.chunk.Source != nil {
 			if err := s.Store.Sources.Pick(s.calling, *s.chunk.Source, s.items, give); err != nil {
@@ -273,18 +273,17 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
 	}
 	at, _ := a.ledger.board.at(index) // places do not change
-	if a.values != nil {
-		return a.values[at].Value
+	if a.values == nil {
+		return a.chunk.Items[at]
 	}
-	return a.chunk.Items[at]
+	return a.values[at].Value
 }
 
-func (a *attempt) arraysAt(index int64) []byte {
-	if a.values == nil {
-		return nil
+func (a *attempt) valueAt(index int64) (r gpumux.Result) {
+	if at, ok := a.ledger.board.at(index); ok && a.values != nil {
+		r = a.values[at]
 	}
-	at, _ := a.ledger.board.at(index)
-	return a.values[at].Arrays
+	return r
 }
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }

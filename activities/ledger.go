@@ -366,11 +366,16 @@ func (l *ledger) finish() contract.ChunkResult {
 			out.Pace = gpumux.Duration(l.limit.pace())
 		}
 	}
-	if l.chunk.Feeds && l.put != nil {
-		for at, index := range l.board.all() {
-			if at < out.Covered && !out.Escalate.Has(index) && !out.Retry.Has(index) && !out.Lost.Has(index) {
-				out.Done.Add(index)
-			}
+	lost, feeds := out.Lost, l.chunk.Feeds && l.put != nil
+	out.Lost = nil // those behind the ones that are covered are found again
+	for at, index := range l.board.all() {
+		switch {
+		case at >= out.Covered, !feeds && lost == nil:
+			return out
+		case lost.Has(index):
+			out.Lost.Add(index)
+		case feeds && !out.Escalate.Has(index) && !out.Retry.Has(index):
+			out.Done.Add(index)
 		}
 	}
 	return out

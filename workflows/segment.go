@@ -73,7 +73,10 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	busy, began := false, e.chunks()
 	if !resumed {
 		busy = true
-		e.drain = func() bool { return e.first().items == nil && e.chunks()-began >= segmentChunks }
+		e.drain = func() bool { // each segment has all items that travel inline, so those wait longer
+			n := e.chunks() - began
+			return n >= segmentChunks && (e.first().items == nil || n >= 4*segmentChunks)
+		}
 		workflow.Go(work, func(ctx workflow.Context) {
 			err := e.run(ctx)
 			s.failed = cmp.Or(s.failed, err) // a segment may have failed first, and ended this one

@@ -210,11 +210,7 @@ func (s *sizer) Limit(chunk contract.Piece) time.Duration {
 			return behindLimit
 		}
 	}
-	least := minLimit
-	if s.Soon > 0 {
-		least = min(minLimit, s.Soon)
-	}
-	return max(least, min(slack*likely, likely+maxLate))
+	return max(min(minLimit, cmp.Or(s.Soon, minLimit)), min(slack*likely, likely+maxLate))
 }
 
 // Whole is the number of chunks that the map should have in flight: one more than each

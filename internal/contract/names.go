@@ -109,6 +109,8 @@ func PartsOf(output string) string { return output + names.PartsEnding }
 // all up to it is in its name, so that other code of it has another folder. It lies with
 // the map's ID where the results do, so that other code of later stages finds it, and
 // else beside the results.
+//
+//workflowcheck:ignore
 func StageFolder(output string, at int, owner Owner) string {
 	text, _ := json.Marshal(owner) // it always encodes
 	sum := sha256.Sum256(text)

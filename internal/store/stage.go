@@ -147,7 +147,7 @@ func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) er
 			return err
 		}
 	}
-	kept := f.Append()
+	kept, size := f.Append(), 0
 	for l, err := range f.walk(ctx, parts, skipLost) {
 		if err != nil {
 			return err
@@ -156,10 +156,11 @@ func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) er
 			continue
 		}
 		kept.pending = append(kept.pending, line{l.Outcome, bytes.Clone(l.text)})
-		if len(kept.pending) >= fullItems {
+		if size += len(l.text); len(kept.pending) >= fullItems || size >= maxPart {
 			if err := kept.Flush(ctx); err != nil {
 				return err
 			}
+			size = 0
 		}
 	}
 	if err := kept.Flush(ctx); err != nil {
