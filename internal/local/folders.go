@@ -56,6 +56,8 @@ type State struct {
 	// Used is when something in it last changed.
 	Used time.Time `json:"used"`
 	Path string    `json:"path"`
+	// Notices of its last worker say what changes what the map gets.
+	Notices []string `json:"notices,omitempty"`
 }
 
 const (
@@ -99,6 +101,8 @@ func stateAt(path string) State {
 	if data, err := os.ReadFile(filepath.Join(path, noteFile)); err == nil {
 		_ = json.Unmarshal(data, &s) // half a note counts as none
 	}
+	notices, _ := os.ReadFile(filepath.Join(path, noticesFile))
+	s.Notices = strings.FieldsFunc(string(notices), func(char rune) bool { return char == '\n' })
 	s.ID, s.Path, s.State = filepath.Base(path), path, "interrupted"
 	if s.Delivered != "" {
 		s.State = "kept"

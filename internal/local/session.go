@@ -173,7 +173,7 @@ func (s *Session) connect(conf config.Config) error {
 		return err
 	}
 	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Dedicated: true, Inventory: s.o.Inventory, Version: s.o.Version,
-		Log: s.o.Log, Notice: s.o.Say, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+		Log: s.o.Log, Notice: s.notice, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
 
@@ -182,6 +182,7 @@ func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
 	}
+	_ = os.Remove(filepath.Join(s.Data, noticesFile))
 	dead := func(string) bool { return true } // nobody else has had a token of this server
 	if s.o.Public {
 		dead = ended
@@ -247,6 +248,19 @@ func (s *Session) Close(ctx context.Context) {
 	}
 	if !stays {
 		_ = s.hold.Close() // nil where another process has the folder
+	}
+}
+
+// noticesFile is the file of a data folder that has the notices of its last worker.
+const noticesFile = "notices"
+
+// notice warns of something that changes what the map gets, and adds it to noticesFile.
+func (s *Session) notice(text string) {
+	s.o.Say(text)
+	file, err := os.OpenFile(filepath.Join(s.Data, noticesFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, _ = fmt.Fprintln(file, text)
+		file.Close()
 	}
 }
 
