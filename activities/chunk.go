@@ -99,8 +99,8 @@ type attempt struct {
 	// folder and stream take what is stored; nil where all results travel inline.
 	folder *store.Folder
 	stream *record.Stream
-	// values are the results of the stage before, by their place in the chunk.
-	values []gpumux.Result
+	// arrays are values of the stage before, by their place, where Items have none.
+	arrays [][]byte
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -169,15 +169,14 @@ func (a *attempt) readValues() error {
 	if err != nil {
 		return classify(err)
 	}
-	a.values = make([]gpumux.Result, a.chunk.Len())
+	a.chunk.Items, a.arrays = make([]json.RawMessage, a.chunk.Len()), make([][]byte, a.chunk.Len())
 	err = folder.Values(a.ctx, a.ledger.unread(), a.chunk.Values.Parts, func(r gpumux.Result) error {
 		if r.Fault != nil {
 			a.ledger.pass(r)
 			return nil
 		}
 		at, _ := a.ledger.board.at(r.Index)
-		a.values[at] = r
-		a.ledger.labels[r.Index] = label{r.Key, r.Item}
+		a.chunk.Items[at], a.arrays[at], a.ledger.labels[r.Index] = r.Value, r.Arrays, label{r.Key, r.Item}
 		return nil
 	}, func(damaged error) {
 		a.log.Warn("what the stage before has stored is damaged; its items run there again", "error", damaged)
@@ -185,7 +184,7 @@ func (a *attempt) readValues() error {
 	if err != nil {
 		return classify(err)
 	}
-	a.ledger.lose(func(at int64) bool { return a.values[at].Value == nil && a.values[at].Arrays == nil })
+	a.ledger.lose(func(at int64) bool { return a.chunk.Items[at] == nil && a.arrays[at] == nil })
 	return nil
 }
 
@@ -249,7 +248,7 @@ func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 				}
 			}
 			value, over, err := s.ledger.take(index, value)
-			return !over && yield(calls.Item{Index: index, Value: value, Arrays: s.valueAt(index).Arrays}, err)
+			return !over && yield(calls.Item{Index: index, Value: value, Arrays: s.arraysAt(index)}, err)
 		}
 		if s.chunk.Source != nil {
 			if err := s.Store.Sources.Pick(s.calling, *s.chunk.Source, s.items, give); err != nil {
@@ -273,17 +272,14 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
 	}
 	at, _ := a.ledger.board.at(index) // places do not change
-	if a.values == nil {
-		return a.chunk.Items[at]
-	}
-	return a.values[at].Value
+	return a.chunk.Items[at]
 }
 
-func (a *attempt) valueAt(index int64) (r gpumux.Result) {
-	if at, ok := a.ledger.board.at(index); ok && a.values != nil {
-		r = a.values[at]
+func (a *attempt) arraysAt(index int64) (arrays []byte) {
+	if at, ok := a.ledger.board.at(index); ok && a.arrays != nil {
+		arrays = a.arrays[at]
 	}
-	return r
+	return arrays
 }
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }

@@ -113,7 +113,7 @@ func (l *ledger) lose(gone func(at int64) bool) {
 // written are the parts that have the results of all attempts, by where this one's end.
 func (l *ledger) written(end store.Position) (parts []contract.Written) {
 	for _, p := range l.memo.Written {
-		w := contract.Written{Writer: p.Writer, First: p.Number, Last: -1}
+		w := contract.Written{Writer: p.Writer, First: p.Number, Last: contract.Unknown}
 		if p.Writer == end.Writer {
 			w.Last = end.Number
 		}

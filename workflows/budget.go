@@ -215,17 +215,18 @@ func (b *budget) admit(ctx workflow.Context, e *engine) error {
 	if bytes > historyBytes {
 		return b.overflow(e, "with these items it has "+gpumux.Size(bytes).String())
 	}
-	chunks := 0
+	chunks, size := 0, 0
 	for _, s := range e.stages {
 		if s.in.Chunk > 0 {
-			chunks += (int(e.total) + s.in.Chunk - 1) / s.in.Chunk
+			size = s.in.Chunk
+			chunks += (int(e.total) + size - 1) / size
 		}
 	}
 	if chunks == 0 {
 		return nil
 	}
 	if events := workflow.GetInfo(ctx).GetCurrentHistoryLength() + chunkEvents*chunks; events > historyEvents {
-		return b.overflow(e, fmt.Sprintf("with %d items in %d chunks it has %d events", e.total, chunks, events))
+		return b.overflow(e, fmt.Sprintf("with %d items in chunks of %d it has %d events", e.total, size, events))
 	}
 	return nil
 }

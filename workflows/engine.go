@@ -117,34 +117,20 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-func (e *engine) inFlight() (n int) {
+// sum adds up what each stage has.
+func (e *engine) sum(count func(*stage) int64) (n int64) {
 	for _, s := range e.stages {
-		n += s.inFlight
+		n += count(s)
 	}
 	return n
 }
+
+func (e *engine) inFlight() int64 { return e.sum(func(s *stage) int64 { return int64(s.inFlight) }) }
+func (e *engine) failed() int64   { return e.sum(func(s *stage) int64 { return s.tally.Failed }) }
+func (e *engine) chunks() int64   { return e.sum(func(s *stage) int64 { return s.tally.chunks }) }
 
 // left is how many items wait in all stages.
-func (e *engine) left() (n int64) {
-	for _, s := range e.stages {
-		n += s.todo.Items()
-	}
-	return n
-}
-
-func (e *engine) failed() (n int64) {
-	for _, s := range e.stages {
-		n += s.tally.Failed
-	}
-	return n
-}
-
-func (e *engine) chunks() (n int64) {
-	for _, s := range e.stages {
-		n += s.tally.chunks
-	}
-	return n
-}
+func (e *engine) left() int64 { return e.sum(func(s *stage) int64 { return s.todo.Items() }) }
 
 // settled waits until nothing is in flight, also in a workflow that was cancelled.
 func settled(ctx workflow.Context, idle func() bool) error {

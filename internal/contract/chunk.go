@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -123,13 +124,15 @@ type Values struct {
 	Parts  []Written `json:"parts,omitempty"`
 }
 
-// Written are parts of one writer, First up to and including Last. Below 0 Last is not
-// known.
+// Written are parts of one writer, First up to and including Last, which may be Unknown.
 type Written struct {
 	Writer string `json:"writer"`
 	First  int    `json:"first"`
 	Last   int    `json:"last"`
 }
+
+// Unknown is the last part of attempts that did not tell.
+const Unknown = math.MaxInt32
 
 // JoinWritten is the parts of both, one entry per writer.
 func JoinWritten(a, b []Written) []Written {
@@ -140,12 +143,7 @@ func JoinWritten(a, b []Written) []Written {
 			all = append(all, w)
 			continue
 		}
-		if all[at].Last < 0 || w.Last < 0 {
-			w.Last = -1
-		} else {
-			w.Last = max(w.Last, all[at].Last)
-		}
-		all[at].First, all[at].Last = min(w.First, all[at].First), w.Last
+		all[at].First, all[at].Last = min(w.First, all[at].First), max(w.Last, all[at].Last)
 	}
 	return all
 }

@@ -89,8 +89,7 @@ func (s *Store) findRest(ctx context.Context, last *Folder, in contract.PartsInp
 			break
 		}
 		next = index + 1
-		reached, failed := 0, n
-		kind := gpumux.FaultKind("")
+		reached, failed, kind := 0, n, gpumux.FaultKind("")
 		for at := range heads {
 			h := &heads[at]
 			if !h.more || h.Index != index {
@@ -104,12 +103,11 @@ func (s *Store) findRest(ctx context.Context, last *Folder, in contract.PartsInp
 				return err
 			}
 		}
-		for at := range min(reached, failed) + 1 {
-			if at == failed {
-				found.Stages[at].Count(kind)
-			} else {
-				found.Stages[at].Count("")
-			}
+		for at := range min(reached+1, failed) {
+			found.Stages[at].Count("")
+		}
+		if failed < n {
+			found.Stages[failed].Count(kind)
 		}
 		if reached < n-1 {
 			if err := rests[reached+1].Add(ctx, contract.Span{Start: index, End: index + 1}); err != nil {

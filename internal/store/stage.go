@@ -102,10 +102,10 @@ func (f *Folder) named(ctx context.Context, runs contract.Runs, where []contract
 			return nil, fmt.Errorf("%q is no writer of parts", w.Writer)
 		}
 		for p := range from.parts {
-			if w.Last >= 0 && p.number > w.Last {
+			if p.number > w.Last {
 				break
 			}
-			if w.Last < 0 { // of attempts that did not tell: up to the first that is not there
+			if w.Last == contract.Unknown { // up to the first that is not there
 				if exists, err := f.in.Exists(ctx, f.keyOf(p)); err != nil {
 					return nil, err
 				} else if !exists {
