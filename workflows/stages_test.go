@@ -217,7 +217,7 @@ func TestStages_AnUnknownTaskOfALaterStage(t *testing.T) {
 func TestStages_FitIntoTheHistory(t *testing.T) {
 	w := &worker{odd: staged(nil)}
 	err := run(t, w, numbers, 3000, gpumux.MapInput{Chunk: 1}).GetWorkflowError()
-	require.ErrorContains(t, err, "with 3000 items in 6000 chunks it has 48")
+	require.ErrorContains(t, err, "with 3000 items in chunks of 1 it has 48")
 	require.Empty(t, w.chunks)
 
 	for at, fixed := range []string{"", "double", "next", "", "next"} {
