@@ -275,11 +275,12 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 	return a.chunk.Items[at]
 }
 
-func (a *attempt) arraysAt(index int64) (arrays []byte) {
-	if at, ok := a.ledger.board.at(index); ok && a.arrays != nil {
-		arrays = a.arrays[at]
+func (a *attempt) arraysAt(index int64) []byte {
+	if a.arrays == nil {
+		return nil
 	}
-	return arrays
+	at, _ := a.ledger.board.at(index)
+	return a.arrays[at]
 }
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
