@@ -14,20 +14,15 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// hand hands out the next chunk of the pieces that are due, if the workflow has room.
-func (s *stage) hand(ctx workflow.Context) bool {
-	at := s.todo.First(workflow.Now(ctx))
-	piece, left := s.todo[at], s.todo.Items()
-	size, forced, inHistory := min(s.sizer.Size(piece, left), s.readable()), false, s.parts == ""
-	if s.in.Chunk == 0 {
-		size = min(size, s.room(ctx))
-	}
+// hand hands out so many items of a piece as a chunk, if the workflow has room.
+func (s *stage) hand(ctx workflow.Context, at int, size int64) bool {
+	forced, inHistory := false, s.parts == ""
 	if inHistory && s.in.Chunk == 0 {
 		if floor := s.e.budget.minItems(ctx); floor > size {
 			size, forced = floor, true
 		}
 	}
-	size, bytes := s.fits(piece, size)
+	size, bytes := s.fits(s.todo[at], size)
 	if inHistory {
 		if err := s.e.budget.full(ctx, s.e, bytes); err != nil {
 			s.e.fail(err)

@@ -90,8 +90,12 @@ func (e *engine) run(ctx workflow.Context) error {
 	for ctx.Err() == nil && e.fault == nil && !e.failures.tooMany(e.failed()) {
 		draining, waits := e.drain != nil && e.drain(), false
 		for _, s := range slices.Backward(e.stages) { // what is nearer to its end goes first
-			for !waits && e.fault == nil && !e.paused && !draining && s.ready(ctx) {
-				waits = !s.hand(work)
+			for !waits && e.fault == nil && !e.paused && !draining {
+				at, size := s.ready(ctx)
+				if size == 0 {
+					break
+				}
+				waits = !s.hand(work, at, size)
 			}
 		}
 		if !waits {
@@ -224,10 +228,16 @@ func (e *engine) summary() gpumux.Summary {
 
 func (e *engine) passedOver(ever bool) (pools []string) {
 	for _, s := range e.stages {
-		for _, pool := range s.ladder.passedOver(ever) {
-			if !slices.Contains(pools, pool) {
-				pools = append(pools, pool)
-			}
+		pools = withPools(pools, s.ladder.passedOver(ever))
+	}
+	return pools
+}
+
+// withPools adds the pools that are not among them.
+func withPools(pools, more []string) []string {
+	for _, pool := range more {
+		if !slices.Contains(pools, pool) {
+			pools = append(pools, pool)
 		}
 	}
 	return pools

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -36,12 +35,15 @@ func (m *mapping) stages(now time.Time) (all []stageStatus) {
 	return all
 }
 
-// failed is how many items have failed.
-func (m *mapping) failed() (n int64) {
-	for _, s := range m.stages(m.started) {
-		n += s.Failed
+// failed is how many items have failed, those of segments as far as they have told.
+func (m *mapping) failed() int64 {
+	failed := m.engine.failed()
+	for _, id := range sortedKeys(m.segments.open) {
+		for _, stage := range m.segments.open[id].last.Stages {
+			failed += stage.Failed
+		}
 	}
-	return n
+	return failed
 }
 
 func (m *mapping) progress(now time.Time) gpumux.Progress {
@@ -63,11 +65,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		for rung, n := range t.Left {
 			left[s.ladder.rungs[rung].name] += n
 		}
-		for _, pool := range t.PassedOver {
-			if !slices.Contains(p.PassedOver, pool) {
-				p.PassedOver = append(p.PassedOver, pool)
-			}
-		}
+		p.PassedOver = withPools(p.PassedOver, t.PassedOver)
 		asking = asking || s.asking
 		if len(e.stages) > 1 {
 			p.Stages = append(p.Stages, s.progress(t))

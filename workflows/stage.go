@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -87,20 +86,31 @@ func (s *stage) upstream() (items int64) {
 	return items
 }
 
-// ready reports whether the stage has a chunk to hand out now. One that is smaller than
-// it should be waits: for more items while every slot has another, or for more room.
-func (s *stage) ready(ctx workflow.Context) bool {
+// ready is the piece to cut the next chunk from and how many items it has, 0 if none is
+// to be handed out now. One that is smaller than it should be waits: for more items while
+// every slot has another, or for more room in front of the next stage.
+func (s *stage) ready(ctx workflow.Context) (at int, size int64) {
 	now := workflow.Now(ctx)
 	s.sizer.Beyond, s.sizer.Soon = s.beyond+s.upstream(), s.soon()
 	if s.todo.Due(now) != 0 || s.inFlight >= s.sizer.Part() {
-		return false
+		return 0, 0
 	}
-	piece, left := s.todo[s.todo.First(now)], s.todo.Items()
-	size := min(s.sizer.Size(piece, left), s.readable())
-	if next := s.next(); next != nil && s.room(ctx) < min(size, left, (next.ahead(ctx)+1)/2) {
-		return false
+	at = s.todo.First(now)
+	left, room := s.todo.Items(), int64(gpumux.MaxChunk)
+	size = min(s.sizer.Size(s.todo[at], left), s.readable())
+	if next := s.next(); next != nil {
+		ahead := next.ahead(ctx)
+		if room = ahead - next.todo.Items() - s.underWay; room < min(size, left, (ahead+1)/2) {
+			return 0, 0
+		}
 	}
-	return s.upstream() == 0 || left >= s.floor(ctx) && (left >= min(size, s.sizer.Worth()) || s.inFlight < s.sizer.count())
+	if s.upstream() > 0 && (left < s.floor(ctx) || left < min(size, s.sizer.Worth()) && s.inFlight >= s.sizer.count()) {
+		return 0, 0
+	}
+	if s.in.Chunk == 0 {
+		size = min(size, room)
+	}
+	return at, size
 }
 
 // soon is how soon the next stage should have items: long before it has run what it has,
@@ -135,15 +145,6 @@ func (s *stage) floor(ctx workflow.Context) int64 {
 		return 1
 	}
 	return cmp.Or(int64(s.in.Chunk), s.e.budget.minItems(ctx))
-}
-
-// room is how many more items may go toward the next stage.
-func (s *stage) room(ctx workflow.Context) int64 {
-	next := s.next()
-	if next == nil {
-		return gpumux.MaxChunk
-	}
-	return next.ahead(ctx) - next.todo.Items() - s.underWay
 }
 
 // ahead is how many items may wait in front of the stage, so that its slots never do.
@@ -228,11 +229,7 @@ func (t *stageStatus) add(other stageStatus) {
 	for at, n := range other.Left {
 		t.Left[min(at, len(t.Left)-1)] += n
 	}
-	for _, pool := range other.PassedOver {
-		if !slices.Contains(t.PassedOver, pool) {
-			t.PassedOver = append(t.PassedOver, pool)
-		}
-	}
+	t.PassedOver = withPools(t.PassedOver, other.PassedOver)
 }
 
 // progress is what people see of a stage that is so far in all workflows of the map.

@@ -221,10 +221,10 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 			return merged, err
 		}
 	}
+	if len(failed) == 0 {
+		in.Kept = nil // they have no faults to forget
+	}
 	for _, folder := range in.Kept {
-		if len(failed) == 0 {
-			break
-		}
 		if err := f.s.spend(ctx, folder, contract.Whole(in.Items).Runs); err != nil {
 			return merged, err
 		}

@@ -147,7 +147,7 @@ func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) er
 			return err
 		}
 	}
-	kept, size := f.Append(), 0
+	kept, size, found := f.Append(), 0, false
 	for l, err := range f.walk(ctx, parts, skipLost) {
 		if err != nil {
 			return err
@@ -155,6 +155,7 @@ func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) er
 		if l.Kind != "" || !keep.Has(l.Index) {
 			continue
 		}
+		found = true
 		kept.pending = append(kept.pending, line{l.Outcome, bytes.Clone(l.text)})
 		if size += len(l.text); len(kept.pending) >= fullItems || size >= maxPart {
 			if err := kept.Flush(ctx); err != nil {
@@ -163,11 +164,11 @@ func (s *Store) spend(ctx context.Context, folder string, keep contract.Runs) er
 			size = 0
 		}
 	}
+	if !found {
+		return s.Objects.DeleteAll(ctx, f.key)
+	}
 	if err := kept.Flush(ctx); err != nil {
 		return err
-	}
-	if kept.At() == (Position{kept.name.writer, 0}) && len(kept.growing) == 0 {
-		return s.Objects.DeleteAll(ctx, f.key)
 	}
 	for _, p := range parts {
 		if err := s.Objects.Delete(ctx, f.keyOf(p.partName)); err != nil {
