@@ -151,7 +151,7 @@ func (a *attempt) restore() (err error) {
 			return fmt.Errorf("read what earlier attempts stored: %w", err)
 		}
 	}
-	stream, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
+	stream, written, err := a.Recorders.Join(c.Parts, c.Claim.ID, c.Feeds)
 	if err != nil {
 		return classify(err)
 	}

@@ -53,7 +53,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			require.ErrorContains(t, err, "gone")
 			runs := storetest.Runs(t, l.store, "m/parts")
 			require.Equal(t, contract.Runs{span(3, 6), span(100, 102)}, runs)
-			again, written, err := l.pool.Recorders.Join("m/parts", "")
+			again, written, err := l.pool.Recorders.Join("m/parts", "", false)
 			require.NoError(t, err)
 			again.Leave()
 			if damaged {
@@ -63,7 +63,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			last := memo{Written: []store.Position{written}}
 			if how == "not told" {
 				// Of an attempt before the last one, which died before its first heartbeat.
-				other, elsewhere, err := record.New(l.store).Join("m/parts", "")
+				other, elsewhere, err := record.New(l.store).Join("m/parts", "", false)
 				require.NoError(t, err)
 				other.Leave()
 				last = memo{Written: []store.Position{elsewhere}, Attempt: 7}

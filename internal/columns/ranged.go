@@ -36,7 +36,6 @@ func newRanged(from Source, size int64) (*ranged, error) {
 	return r, nil
 }
 
-// ReadAt is io.ReaderAt's.
 func (r *ranged) ReadAt(data []byte, offset int64) (n int, err error) {
 	if in := offset - r.start; in >= 0 && in < int64(len(r.window)) {
 		n = copy(data, r.window[in:])

@@ -11,7 +11,6 @@ import (
 // Backlog is the pieces that are not handed out, in order of their rung.
 type Backlog []Piece
 
-// Items is how many items they have.
 func (b Backlog) Items() (n int64) {
 	for _, piece := range b {
 		n += piece.Len()

@@ -161,7 +161,6 @@ type Claim struct {
 	StoreURL string `json:"storeURL,omitempty"`
 }
 
-// ChunkResult is the result of RunChunk.
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
@@ -210,12 +209,10 @@ type ChunkResult struct {
 	Slots  int    `json:"slots,omitempty"`
 }
 
-// EditionInput is the input of FindEdition.
 type EditionInput struct {
 	Task string `json:"task"`
 }
 
-// Edition is the answer of FindEdition.
 type Edition struct {
 	Edition string `json:"edition"`
 	// Slots is how many the workers of the queue have together, if all are like the one that
@@ -225,7 +222,6 @@ type Edition struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 }
 
-// IndexInput is the input of IndexSource.
 type IndexInput struct {
 	Source string `json:"source"`
 	// Index is the key that the index is written to.
@@ -235,7 +231,6 @@ type IndexInput struct {
 	Columns []string `json:"columns,omitempty"`
 }
 
-// MergeInput is the input of MergeParts.
 type MergeInput struct {
 	Parts  string `json:"parts"`
 	Output string `json:"output"`
@@ -264,7 +259,6 @@ type Merged struct {
 	Missing string `json:"missing,omitempty"`
 }
 
-// PartsInput is the input of FindParts.
 type PartsInput struct {
 	Parts string `json:"parts"`
 	Items int64  `json:"items"`

@@ -52,7 +52,6 @@ const (
 // even when their slots are busy.
 func WatchQueue(queue string) string { return queue + ".watch" }
 
-// WatchInput is the input of WatchPool.
 type WatchInput struct {
 	// Once ends it as soon as there is a worker with a healthy device.
 	Once bool `json:"once,omitempty"`

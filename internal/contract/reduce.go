@@ -6,7 +6,6 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// ReduceInput is the input of the activity Reduce.
 type ReduceInput struct {
 	Map    string `json:"map"`
 	Reduce string `json:"reduce"`

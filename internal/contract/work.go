@@ -44,7 +44,6 @@ func Whole(items int64) Work {
 	return Work{Runs: Runs{{Start: 0, End: items}}}
 }
 
-// Len is the number of items.
 func (w Work) Len() int64 {
 	if w.List != nil {
 		return w.End - w.Start
@@ -100,7 +99,6 @@ type Span struct {
 	End   int64 `json:"end"`
 }
 
-// Len is the number of items.
 func (s Span) Len() int64 { return s.End - s.Start }
 
 // Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are
@@ -108,7 +106,6 @@ func (s Span) Len() int64 { return s.End - s.Start }
 // are left out and how many follow. Items 5, 6, 7 and 10 are [5,3,2,1].
 type Runs []Span
 
-// Len is the number of items.
 func (r Runs) Len() (n int64) {
 	for _, run := range r {
 		n += run.Len()

@@ -144,7 +144,6 @@ func ClientOptions(o Options) (client.Options, error) {
 
 type bearer string
 
-// GetHeaders is client.HeadersProvider's.
 func (b bearer) GetHeaders(context.Context) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }

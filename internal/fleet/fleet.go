@@ -96,7 +96,6 @@ func (f *Fleet) polled(ctx context.Context, queue string) (map[string]time.Time,
 	return polled, nil
 }
 
-// Worker is a worker as a client sees it.
 type Worker struct {
 	// Identity is host/process.
 	Identity string `json:"identity"`

@@ -105,7 +105,6 @@ func (r *RestWriter) spill(ctx context.Context) (err error) {
 	return nil
 }
 
-// Finish returns the items.
 func (r *RestWriter) Finish() (contract.Work, error) {
 	if r.list == nil {
 		return contract.Work{Runs: r.runs}, nil

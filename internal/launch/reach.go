@@ -19,7 +19,6 @@ type HangError struct{ message string }
 // Error names the file system.
 func (e *HangError) Error() string { return e.message }
 
-// Hint is the next step.
 func (e *HangError) Hint() string {
 	return "see that the file system of the task's program and folder is there (a network mount whose server is away?); " +
 		"the task is tried again by itself"

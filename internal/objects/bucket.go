@@ -295,7 +295,6 @@ func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length in
 	return data, nil
 }
 
-// Size is the number of bytes of an object.
 func (b *Bucket) Size(ctx context.Context, name string) (int64, error) {
 	r, err := b.Read(ctx, name, 0, 0)
 	if errors.Is(err, errCutOff) {

@@ -25,7 +25,6 @@ type DamageError struct{ Problem string }
 
 func (e *DamageError) Error() string { return e.Problem }
 
-// Damaged is a *DamageError.
 func Damaged(format string, args ...any) error { return &DamageError{fmt.Sprintf(format, args...)} }
 
 var (
@@ -62,7 +61,6 @@ func (r *Reader) Size() int64 { return r.body.Size() }
 // Changed is when the object was last written.
 func (r *Reader) Changed() time.Time { return r.body.ModTime() }
 
-// URL is the object's.
 func (r *Reader) URL() string { return r.b.Locate(r.key) }
 
 func (r *Reader) Read(data []byte) (int, error) {
@@ -102,7 +100,6 @@ func (r *Reader) reopen() error {
 	return nil
 }
 
-// Close is io.Closer's.
 func (r *Reader) Close() error {
 	err := r.body.Close()
 	if r.foreign != nil {
@@ -211,7 +208,6 @@ func FilesOf(ctx context.Context, folder string) (urls, keys []string, err error
 	}
 }
 
-// Size is the number of bytes of the object.
 func (a *At) Size() int64 { return a.size }
 
 // Reader reads the object from its beginning on, and closes it at the end.
@@ -224,7 +220,6 @@ func (a *At) Reader() (*Reader, error) {
 	return r, nil
 }
 
-// ReadAt is io.ReaderAt's.
 func (a *At) ReadAt(data []byte, offset int64) (int, error) {
 	want := min(int64(len(data)), a.size-offset)
 	if want <= 0 {
@@ -245,7 +240,6 @@ func (a *At) ReadAt(data []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Close is io.Closer's.
 func (a *At) Close() error {
 	if a.foreign {
 		return a.b.Close()

@@ -22,7 +22,6 @@ type Ledger struct {
 	arrived int
 }
 
-// NewLedger has no pools yet.
 func NewLedger() *Ledger { return &Ledger{resting: map[string]time.Time{}} }
 
 // New makes a pool of slots, all open. Make all pools before the first call.

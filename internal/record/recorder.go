@@ -45,7 +45,6 @@ type Recorders struct {
 	open  map[string]*recorder
 }
 
-// New returns recorders that write to s.
 func New(s *store.Store) *Recorders {
 	return &Recorders{Failed: func() {}, store: s, open: map[string]*recorder{}}
 }
@@ -83,8 +82,9 @@ type Stream struct {
 	empty chan struct{}
 }
 
-// Join begins a chunk's stream, and returns where its results will lie.
-func (rs *Recorders) Join(folder, claim string) (*Stream, store.Position, error) {
+// Join begins a chunk's stream, and returns where its results will lie. Feeds is as in
+// store.Appender.
+func (rs *Recorders) Join(folder, claim string, feeds bool) (*Stream, store.Position, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	maps.DeleteFunc(rs.open, func(_ string, r *recorder) bool { return r.idle() })
@@ -99,6 +99,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Position, error)
 			to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
 			freed: make(chan struct{}), wake: make(chan struct{}, 1), count: rs.Failed,
 		}
+		r.to.Feeds = feeds
 		if rs.store.Objects.OnDisk() {
 			r.every, r.hurry = diskEvery, 0
 		}

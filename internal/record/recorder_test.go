@@ -30,7 +30,7 @@ func serverStore(t *testing.T) (*s3test.Server, *store.Store) {
 }
 
 func join(t *testing.T, rs *Recorders) *Stream {
-	s, _, err := rs.Join("p", "c")
+	s, _, err := rs.Join("p", "c", false)
 	require.NoError(t, err)
 	return s
 }
@@ -62,7 +62,7 @@ func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 	}
 	wait.Wait()
 	require.Len(t, server.Keys(), 1)
-	other, _, err := rs.Join("p", "another claim")
+	other, _, err := rs.Join("p", "another claim", false)
 	require.NoError(t, err)
 	other.Put(value(0))
 	require.NoError(t, other.Flush(t.Context()))

@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Snapshot has what Run shows.
 type Snapshot struct {
 	At      time.Time
 	Workers []fleet.Worker

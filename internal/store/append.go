@@ -30,13 +30,17 @@ const (
 // Appender adds results to the folder of a map. A part that is not full yet is replaced
 // by a longer one. It belongs to one goroutine, but for At.
 type Appender struct {
+	// Feeds says that chunks of this process are likely to read the values soon.
+	Feeds bool
+
 	f *Folder
 
 	// growing are the lines of the part that is not full, in order of index.
 	growing     []line
 	growingSize int
-	// pending are lines that are not written yet.
+	// pending are lines that are not written yet, feed the values among them.
 	pending []line
+	feed    []gpumux.Result
 
 	mu   sync.Mutex
 	name partName // of the part that grows
@@ -69,6 +73,9 @@ func (a *Appender) Add(r gpumux.Result) error {
 		return err
 	}
 	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text})
+	if a.Feeds && r.Fault == nil {
+		a.feed = append(a.feed, r)
+	}
 	return nil
 }
 
@@ -88,6 +95,8 @@ func (a *Appender) Flush(ctx context.Context) error {
 		a.pending = a.pending[n:]
 	}
 	a.pending = make([]line, 0, added) // the next flush has about as many
+	a.f.s.recent.put(a.f.key, a.feed)
+	a.feed = nil
 	return nil
 }
 

@@ -2,6 +2,6 @@
 // maps and the files of their items.
 //
 // It owns how results lie in a store: the parts of a map while it runs, whose they are,
-// and the results file. It never decodes a value and never decides what runs. Nothing
-// runs between calls.
+// and the results file; and memory of the last values that it stored between stages. It
+// never decodes a value and never decides what runs. Nothing runs between calls.
 package store

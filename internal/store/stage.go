@@ -37,10 +37,14 @@ func (f *Folder) writeCatalog(ctx context.Context, parts []part) error {
 	return f.in.Put(ctx, f.catalogKey(), text, objects.Creation{})
 }
 
-// Values calls take with the results of items of a stage, in order; each is take's to
+// Values calls take with the results of items of a stage, in any order; each is take's to
 // keep. Where is as in contract.Values. Items that it does not call take with have no
 // result there any more; note gets each part that is to blame.
 func (f *Folder) Values(ctx context.Context, runs contract.Runs, where []contract.Written, take func(gpumux.Result) error, note func(error)) error {
+	runs, err := f.s.recent.take(f.key, runs, take)
+	if err != nil || len(runs) == 0 {
+		return err
+	}
 	names, err := f.named(ctx, runs, where)
 	if err != nil {
 		return err

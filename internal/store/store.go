@@ -22,6 +22,7 @@ type Store struct {
 	Objects  *objects.Bucket
 	Sources  *items.Sources
 	identity atomic.Pointer[string]
+	recent   recent
 }
 
 // Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can
