@@ -57,7 +57,6 @@ func (Plain) Meet(Process) error { return nil }
 // Keep is never called.
 func (Plain) Keep(context.Context, int64, string, *os.File) error { return errors.ErrUnsupported }
 
-// Single is the work of one item.
 type Single struct {
 	Plain
 	Value json.RawMessage
@@ -65,12 +64,10 @@ type Single struct {
 	Result Done
 }
 
-// Items yields the item.
 func (s *Single) Items() iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) { yield(Item{Value: s.Value}, nil) }
 }
 
-// Done keeps the result.
 func (s *Single) Done(d Done) { s.Result = d }
 
 // Call asks for a task over items in one slot.
@@ -109,7 +106,6 @@ type Call struct {
 	Len int64
 }
 
-// Done is a finished item.
 type Done struct {
 	gpumux.Result
 	// Busy is the time that the item took in the task process.

@@ -137,10 +137,8 @@ type prose struct {
 	bare zapcore.Encoder // without a logger's fields
 }
 
-// Clone is for a logger with fields of its own.
 func (p prose) Clone() zapcore.Encoder { return prose{p.Encoder.Clone(), p.bare} }
 
-// EncodeEntry writes a line.
 func (p prose) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	values := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {

@@ -114,7 +114,6 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace}, address: options.HostPort, ui: findUI(options)}, nil
 }
 
-// Fleet is the workers of the namespace.
 func (c *connection) Fleet() *fleet.Fleet {
 	return &fleet.Fleet{Client: c.Client, Namespace: c.Namespace}
 }

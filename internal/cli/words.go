@@ -87,7 +87,6 @@ const (
 	exitInterrupted exitCode = 130 // a signal ended the command
 )
 
-// Error is for logs.
 func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 func usage(format string, args ...any) error {

@@ -29,7 +29,6 @@ const (
 	messageColumn = "fault_message"
 )
 
-// Writer writes the results of a map.
 type Writer struct {
 	out *bufio.Writer
 	to  *pqarrow.FileWriter
@@ -43,7 +42,6 @@ type Writer struct {
 	objects bool
 }
 
-// NewWriter begins a file.
 func NewWriter(to io.Writer) *Writer {
 	w := &Writer{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
 	w.writing <- nil
@@ -63,7 +61,6 @@ func (w *Writer) Add(line []byte) error {
 	return w.flush()
 }
 
-// Finish writes what is left.
 func (w *Writer) Finish() error {
 	if len(w.rows) > 0 || w.schema == nil {
 		if err := w.flush(); err != nil {

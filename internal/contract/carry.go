@@ -32,7 +32,6 @@ type Carry struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 }
 
-// StageCarry is the state of a stage.
 type StageCarry struct {
 	Todo Backlog `json:"todo"`
 	Counts
@@ -52,7 +51,6 @@ type StageCarry struct {
 	Weight int64 `json:"weight,omitempty"`
 }
 
-// Pace has a map's measurements of its chunks.
 type Pace struct {
 	Largest int64           `json:"largest"`
 	PerItem gpumux.Duration `json:"perItem"`

@@ -23,7 +23,6 @@ func ReadMap(ctx workflow.Context, raw, second converter.RawValue) (gpumux.MapIn
 	return in, nil, err
 }
 
-// ReadSegment reads the input of gpumux.Segment.
 func ReadSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *Carry, error) {
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
 		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", SegmentWorkflow, gpumux.MapWorkflow)

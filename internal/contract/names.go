@@ -133,5 +133,4 @@ func KeepsArrays(parts string) bool { return strings.HasSuffix(parts, "/"+PartsO
 // SourceIndexOf is the key of the index of a source that is not the store's own.
 func SourceIndexOf(parts string) string { return parts + "/source.index" }
 
-// ReducedOf is the key of the value of a reduce.
 func ReducedOf(parts string) string { return parts + "/reduced.json" }

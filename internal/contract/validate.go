@@ -27,7 +27,6 @@ func (c Chunk) Validate() error {
 	return bad.Err()
 }
 
-// Validate refuses a map without its state.
 func (c Handoff) Validate() error {
 	bad := gpumux.InputError{What: "state of a map"}
 	if c.Carry == nil {
@@ -36,7 +35,6 @@ func (c Handoff) Validate() error {
 	return bad.Err()
 }
 
-// Validate refuses a page that begins nowhere.
 func (in PageInput) Validate() error {
 	bad := gpumux.InputError{What: "page"}
 	if in.From < 0 || in.Limit < 0 {

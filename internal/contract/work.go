@@ -156,7 +156,6 @@ func (r Runs) Covers(span Span) bool {
 	return inside && span.End <= r[at].End
 }
 
-// Has reports whether an index is among them.
 func (r Runs) Has(index int64) bool { return r.Covers(Span{index, index + 1}) }
 
 // Add adds an index. It is fast for one behind all others.
@@ -205,7 +204,6 @@ func (r Runs) Without(other Runs) (rest Runs) {
 	return rest
 }
 
-// Union is the items of both.
 func (r Runs) Union(other Runs) Runs {
 	all := make(Runs, 0, len(r)+len(other))
 	for len(r) > 0 || len(other) > 0 {
@@ -223,7 +221,6 @@ func (r Runs) Union(other Runs) Runs {
 	return all
 }
 
-// MarshalJSON writes the list of numbers.
 func (r Runs) MarshalJSON() ([]byte, error) {
 	numbers := make([]int64, 0, 2*len(r))
 	end := int64(0)
@@ -236,7 +233,6 @@ func (r Runs) MarshalJSON() ([]byte, error) {
 
 var errRuns = errors.New("items are a list of numbers: the first index, how many follow each other, how many are left out, how many follow, …")
 
-// UnmarshalJSON refuses numbers that are no runs.
 func (r *Runs) UnmarshalJSON(data []byte) error {
 	var numbers []int64
 	if err := json.Unmarshal(data, &numbers); err != nil {

@@ -28,7 +28,6 @@ type DescribeInput struct {
 	Task string `json:"task"`
 }
 
-// PoolInfo describes one pool of one worker.
 type PoolInfo struct {
 	Name  string `json:"name"`
 	Slots int    `json:"slots"`
@@ -46,7 +45,6 @@ type PoolInfo struct {
 	Seats    []SlotInfo        `json:"seats,omitempty"`
 }
 
-// SlotInfo is the present state of a slot.
 type SlotInfo struct {
 	// Name is pool/number.
 	Name   string `json:"name"`

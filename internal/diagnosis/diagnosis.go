@@ -71,7 +71,6 @@ type Evidence struct {
 	Batch, Concurrent int
 }
 
-// Raised is the evidence of an exception.
 func Raised(r wire.Raised) *Evidence {
 	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// Fleet is the workers of a namespace.
 type Fleet struct {
 	Client client.Client
 	// Namespace is the client's. Default "default".

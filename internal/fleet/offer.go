@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// NoWorkerError says that nobody polls a queue.
 type NoWorkerError struct {
 	Queue string
 	// Task was to run there; Pools are served by workers that know it.
@@ -86,7 +85,6 @@ func (f *Fleet) Offers(ctx context.Context, workers []string) []contract.WorkerI
 	return offersOf(f.askAll(ctx, workers, 3*time.Second))
 }
 
-// AllOffers are the offers of all workers that answer.
 func (f *Fleet) AllOffers(ctx context.Context) []contract.WorkerInfo {
 	workers, _ := f.Workers(ctx) // without any, nobody has work
 	return offersOf(workers)

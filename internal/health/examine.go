@@ -50,7 +50,6 @@ const (
 	reasonFull  = "full"
 )
 
-// Reasons are the reasons for a cordon.
 func Reasons() []string { return []string{reasonProbe, reasonFull} }
 
 // fault returns which of a group's devices is sick, and why. Why is empty if none is.

@@ -42,7 +42,6 @@ type Probe struct {
 // Sick reports whether the device failed. One that could not be tried did not.
 func (p Probe) Sick() bool { return !p.OK && p.Untried == "" }
 
-// Outcomes are the values of Outcome.
 func Outcomes() []string { return []string{"ok", "sick", "untried"} }
 
 // Outcome is the probe's end in a word.
@@ -75,7 +74,6 @@ func (p Probe) String() string {
 	return p.Text
 }
 
-// Hint is the next step for a sick device.
 func (p Probe) Hint() string {
 	if p.Code != 0 {
 		if hint := diagnosis.Diagnose(diagnosis.Evidence{Code: p.Code, Message: p.Text}).Fault.Hint; hint != "" {

@@ -27,7 +27,6 @@ import (
 // Sources are the inputs that lie in a bucket. Many goroutines may use them.
 type Sources struct{ in *objects.Bucket }
 
-// In are the sources in a bucket.
 func In(b *objects.Bucket) *Sources { return &Sources{b} }
 
 // Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside

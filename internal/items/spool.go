@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Format is how a file holds items.
 type Format int
 
 const (

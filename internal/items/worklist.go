@@ -51,7 +51,6 @@ func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (contract.Run
 // maxRuns is how many runs of items travel; a longer pattern becomes a work list.
 const maxRuns = 1000
 
-// Rest starts a RestWriter for a folder.
 func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, folder: folder} }
 
 // RestWriter takes runs of items in order. It holds few itself, and writes many into a

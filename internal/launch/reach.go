@@ -16,7 +16,6 @@ const reachLimit = time.Minute
 // is not to blame.
 type HangError struct{ message string }
 
-// Error names the file system.
 func (e *HangError) Error() string { return e.message }
 
 func (e *HangError) Hint() string {

@@ -24,7 +24,6 @@ type Slot struct {
 	Sharing  map[string]string
 }
 
-// Variables are those that the slot sets.
 func (s Slot) Variables() map[string]string {
 	env := map[string]string{}
 	if s.Beside > 1 {

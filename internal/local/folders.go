@@ -139,7 +139,6 @@ type Results struct {
 	from  *starter.Starter
 }
 
-// Results opens what the map has stored.
 func (s State) Results(ctx context.Context) (*Results, error) {
 	st, err := store.Open(ctx, storeIn(s.Path))
 	if err != nil {
@@ -172,7 +171,6 @@ func (r *Results) File(ctx context.Context) (io.ReadCloser, error) {
 	return r.store.Objects.Read(ctx, r.state.Output, 0, -1)
 }
 
-// Close ends the reading.
 func (r *Results) Close() {
 	r.from.Close()
 	_ = r.store.Close()

@@ -22,7 +22,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Options say what runs on this machine.
 type Options struct {
 	// Server starts the embedded Temporal, such as that of package devserver.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
@@ -49,7 +48,6 @@ type Options struct {
 	Say func(text string)
 }
 
-// ServerOptions say what server to start.
 type ServerOptions struct {
 	// Data is the folder of the database.
 	Data string
@@ -91,10 +89,8 @@ func mistake(format string, args ...any) error {
 // UnavailableError says that something which a run needs could not be reached or started.
 type UnavailableError struct{ Err error }
 
-// Error is the cause's.
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 func unavailable(format string, args ...any) error {

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/workers"
 )
 
-// StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
 	// Items calls give with each item, or with the mistake in its line, and returns after
 	// the last one, or when ctx ends: the stream has then. give copies the item.

@@ -20,7 +20,6 @@ func Pool(name string) error {
 	return nil
 }
 
-// PoolQueue is the task queue of a pool.
 func PoolQueue(pool string) string { return Queue + "." + pool }
 
 // maxFairnessKey is the most bytes of a fairness key that the server takes.

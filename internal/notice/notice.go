@@ -25,7 +25,6 @@ type List struct {
 	texts []string
 }
 
-// All are the notices so far.
 func (l *List) All() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -312,7 +312,6 @@ func (b *Bucket) Create(ctx context.Context, name string) (*Writer, error) {
 	return b.CreateAs(ctx, name, Creation{})
 }
 
-// CreateAs is Create in a certain way.
 func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer, error) {
 	key, err := b.Writable(name)
 	if c.Reserved {
@@ -328,7 +327,6 @@ func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer
 	return w, nil
 }
 
-// Put writes a small object.
 func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) error {
 	w, err := b.CreateAs(ctx, name, c)
 	if err != nil {
@@ -361,7 +359,6 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	return b.ReadAll(ctx, name, nil)
 }
 
-// Exists reports whether there is an object.
 func (b *Bucket) Exists(ctx context.Context, name string) (bool, error) {
 	key, err := b.Key(name)
 	if err != nil {

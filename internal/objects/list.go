@@ -56,7 +56,6 @@ func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 	return deletes.Wait()
 }
 
-// Object describes the object under a key.
 type Object struct {
 	Key     string
 	Bytes   int64

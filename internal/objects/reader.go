@@ -55,7 +55,6 @@ func (r *Reader) open() (*blob.Reader, error) {
 	return body, err
 }
 
-// Size is the number of bytes of the whole object.
 func (r *Reader) Size() int64 { return r.body.Size() }
 
 // Changed is when the object was last written.

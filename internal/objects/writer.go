@@ -33,7 +33,6 @@ type sink interface {
 	abort()
 }
 
-// Creation says how an object is made.
 type Creation struct {
 	// Reserved is for a name that no caller may write, see names.Writable.
 	Reserved bool

@@ -93,7 +93,6 @@ type Load struct {
 	Joined, Spare int
 }
 
-// Load counts the slots.
 func (p *Pool) Load() (load Load) {
 	type count struct {
 		all, busy, unused, ending int

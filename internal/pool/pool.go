@@ -55,7 +55,6 @@ type Pool struct {
 	stopped  error
 }
 
-// Seat is a slot in its pool.
 type Seat struct {
 	Slot
 	// Name is pool/number, Budget what a call may hold; 0 means no budget.
@@ -84,7 +83,6 @@ type Seat struct {
 	Beside []*Seat
 }
 
-// ObservePeak records what an item held.
 func (h *Seat) ObservePeak(held int64) {
 	for peak := h.peak.Load(); held > peak && !h.peak.CompareAndSwap(peak, held); peak = h.peak.Load() {
 	}

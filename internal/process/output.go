@@ -76,7 +76,6 @@ func (o *Output) UpTo(end int64) string {
 // Rest is UpTo with everything written so far.
 func (o *Output) Rest() string { return o.UpTo(math.MaxInt64) }
 
-// Tail is the end of the unread output.
 func (o *Output) Tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

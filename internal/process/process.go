@@ -37,7 +37,6 @@ type Process struct {
 	killed  time.Time // when a wait for its end began
 }
 
-// Options say what a process gets.
 type Options struct {
 	// Exposure is its handicap when memory runs out, in thousandths of the memory.
 	Exposure int
@@ -56,7 +55,6 @@ func New(o Options) (*Process, error) {
 	return &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
 }
 
-// Command describes a process to start.
 type Command struct {
 	Argv []string
 	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard

@@ -72,7 +72,6 @@ type recorder struct {
 	wake chan struct{}
 }
 
-// Stream is one chunk's way into the store.
 type Stream struct {
 	r *recorder
 	// fresh are new results as they came; bytes counts them and the taken ones.
@@ -151,7 +150,6 @@ func (r *recorder) wakeUp() {
 // At is where the results lie that are stored next.
 func (s *Stream) At() store.Position { return s.r.to.At() }
 
-// Put adds a result.
 func (s *Stream) Put(result gpumux.Result) {
 	r := s.r
 	r.mu.Lock()

@@ -43,7 +43,6 @@ type Suspect struct {
 // NeedsDevice reports whether the item is to run with a whole device to itself.
 func (s Suspect) NeedsDevice() bool { return s.Memory && s.Alone > 0 || s.Wide }
 
-// Empty reports whether there was no fault.
 func (h *History) Empty() bool {
 	return len(h.Suspects) == 0 && h.Search == 0 && h.Starts == 0 && h.Blameless == 0 && h.Refused == 0
 }

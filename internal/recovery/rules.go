@@ -2,7 +2,6 @@ package recovery
 
 import "github.com/gpumux/gpumux"
 
-// Step is what follows a fault.
 type Step int
 
 const (

@@ -37,7 +37,6 @@ type sample struct {
 // rateOver is the time over which the rate is counted, at least one item.
 const rateOver = 10 * time.Second
 
-// NewBar shows progress on c.
 func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
 
 // Waits says what the map waits for; empty: nothing.
@@ -49,7 +48,6 @@ const (
 	plainIdle  = 30 * time.Second
 )
 
-// Show takes the newest progress.
 func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
 	b.count(now, p)

@@ -53,7 +53,6 @@ func terminalOf(stream any) int {
 	return -1
 }
 
-// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool { return terminalOf(stream) >= 0 }
 
 // Redraws reports whether a status can be shown.
@@ -108,7 +107,6 @@ func (c *Console) Close() {
 	}
 }
 
-// Say prints a line for people.
 func (c *Console) Say(format string, args ...any) {
 	fmt.Fprintln(c, c.Phrase(fmt.Sprintf(format, args...)))
 }

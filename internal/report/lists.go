@@ -18,7 +18,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Maps writes a row per map.
 func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK"}}
 	for _, m := range maps {
@@ -40,7 +39,6 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 	return Table(to, rows)
 }
 
-// Workers writes a row for each pool of each worker.
 func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
 	for _, w := range all {

@@ -30,7 +30,6 @@ type Snapshot struct {
 	Maps []starter.MapInfo
 }
 
-// TopOptions say what Run shows.
 type TopOptions struct {
 	// Title names the server. Every is the pause between two snapshots.
 	Title string
@@ -186,7 +185,6 @@ func (m *model) page() int {
 	return max(1, m.height-len(m.head())-2)
 }
 
-// View is bubbletea's: the whole picture.
 func (m *model) View() string {
 	lines := m.head()
 	rows := m.shown()

@@ -38,7 +38,6 @@ const (
 	itemField   = `,"item":`
 )
 
-// Append adds a result as a line.
 func Append(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
 	switch {
@@ -206,7 +205,6 @@ func Lines(file io.Reader) iter.Seq2[[]byte, error] {
 	}
 }
 
-// LineReader reads lines of any length.
 type LineReader struct {
 	From *bufio.Reader
 	long []byte

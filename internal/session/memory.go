@@ -25,7 +25,6 @@ type Holding struct {
 	Unused int64
 }
 
-// Needed is the memory in use.
 func (m Holding) Needed() int64 { return m.Held - m.Unused }
 
 // Over is why the watch wants a process ended, in bytes.

@@ -56,7 +56,6 @@ type Options struct {
 	Single bool
 }
 
-// WithDefaults returns the options with all defaults.
 func (o Options) WithDefaults() Options {
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.StartLimit = cmp.Or(o.StartLimit, 5*time.Minute)

@@ -174,7 +174,6 @@ func (s *Slot) Stop(ctx context.Context) error {
 	}
 }
 
-// State returns the slot's state at this moment.
 func (s *Slot) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +197,6 @@ func (s *Slot) PID() int {
 	return s.pid
 }
 
-// Stats returns the slot's counts so far.
 func (s *Slot) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
 package slot
 
-// State is the state of a slot.
 type State string
 
 const (

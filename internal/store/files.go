@@ -27,7 +27,6 @@ func (f *Folder) KeepFile(ctx context.Context, index int64, name string, from io
 	return to.Close()
 }
 
-// OpenFile opens a file that an item keeps.
 func (f *Folder) OpenFile(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
 	if err := names.File(name); err != nil {
 		return nil, err

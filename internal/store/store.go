@@ -40,7 +40,6 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return &Store{Objects: in, Sources: items.In(in)}, nil
 }
 
-// Close closes the connections.
 func (s *Store) Close() error { return s.Objects.Close() }
 
 // Folder is that of a map's parts, which need not exist. The error is *objects.NameError.

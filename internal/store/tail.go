@@ -38,10 +38,8 @@ func (f *Folder) Tail(unordered bool) *Tail {
 	return &Tail{f: f, unordered: unordered, seen: map[partName]*seenPart{}}
 }
 
-// Count is how many results were handed out.
 func (t *Tail) Count() int64 { return t.taken.Len() }
 
-// Gave reports whether a result was handed out.
 func (t *Tail) Gave(index int64) bool { return t.taken.Has(index) }
 
 // Lines yields the line of every new result once, without its newline; a line is valid

@@ -61,7 +61,6 @@ type Cancel struct {
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
 type Stop struct{}
 
-// ProcessHello is the process's first message.
 type ProcessHello struct {
 	Version int    `json:"version"`
 	PID     int    `json:"pid"`
@@ -143,7 +142,6 @@ type Raised struct {
 	Code      int     `json:"code,omitempty"`
 }
 
-// Cause is one exception of a chain.
 type Cause struct {
 	Class   string `json:"class"`
 	Message string `json:"message"`

@@ -139,7 +139,7 @@ def stream(
     after the results of those before. The other options are those of gpumux.map.
     """
     if isinstance(function, (list, tuple, Stage)):
-        raise TypeError("gpumux.stream takes one function; gpumux.map takes several, its stages")
+        raise TypeError("gpumux.stream takes one function; give it the values of another stream, or the functions to gpumux.map")
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
         raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
     options = dict(
