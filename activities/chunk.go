@@ -287,6 +287,9 @@ func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
 
 func (s *stretch) Done(done Done) {
 	result, later, ended := s.ledger.add(done)
+	if at, ok := s.ledger.board.at(result.Index); ok && s.arrays != nil {
+		s.chunk.Items[at], s.arrays[at] = nil, nil
+	}
 	if result.Fault != nil {
 		s.log.item(result, later)
 	}

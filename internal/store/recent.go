@@ -14,12 +14,14 @@ const (
 	entryBytes  = 256
 )
 
-// recent are values between stages that this process has stored, the oldest first in
-// order. Faults are not among them: another try may have replaced one elsewhere.
+// recent are the last values between stages that this process has stored, without those
+// that were taken. Faults are not among them: another try may have replaced one
+// elsewhere.
 type recent struct {
 	mu     sync.Mutex
 	values map[place]gpumux.Result
-	order  []place
+	// stored is what was stored last, taken or not, the oldest first; bytes is its size.
+	stored []entry
 	bytes  int
 }
 
@@ -28,7 +30,10 @@ type place struct {
 	index  int64
 }
 
-func weigh(r gpumux.Result) int { return r.Weight() + entryBytes }
+type entry struct {
+	place
+	bytes int
+}
 
 func (c *recent) put(folder string, values []gpumux.Result) {
 	c.mu.Lock()
@@ -37,29 +42,15 @@ func (c *recent) put(folder string, values []gpumux.Result) {
 		c.values = map[place]gpumux.Result{}
 	}
 	for _, r := range values {
-		at := place{folder, r.Index}
-		if old, known := c.values[at]; known {
-			c.bytes -= weigh(old)
-		} else {
-			c.order = append(c.order, at)
-		}
-		c.values[at] = r
-		c.bytes += weigh(r)
+		e := entry{place{folder, r.Index}, r.Weight() + entryBytes}
+		c.values[e.place] = r
+		c.stored = append(c.stored, e)
+		c.bytes += e.bytes
 	}
-	for ; len(c.order) > 0; c.order = c.order[1:] {
-		if _, known := c.values[c.order[0]]; known && c.bytes <= recentBytes {
-			return
-		}
-		c.forget(c.order[0])
+	for ; c.bytes > recentBytes; c.stored = c.stored[1:] {
+		c.bytes -= c.stored[0].bytes
+		delete(c.values, c.stored[0].place)
 	}
-}
-
-func (c *recent) forget(at place) (r gpumux.Result, known bool) {
-	if r, known = c.values[at]; known {
-		c.bytes -= weigh(r)
-		delete(c.values, at)
-	}
-	return r, known
 }
 
 // take calls take with those of the items that it knows, and returns the others. It
@@ -69,7 +60,8 @@ func (c *recent) take(folder string, runs contract.Runs, take func(gpumux.Result
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {
 			c.mu.Lock()
-			r, known := c.forget(place{folder, i})
+			r, known := c.values[place{folder, i}]
+			delete(c.values, place{folder, i})
 			c.mu.Unlock()
 			if !known {
 				continue

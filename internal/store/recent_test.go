@@ -83,13 +83,25 @@ func TestRecent_IsBounded(t *testing.T) {
 		require.NoError(t, a.Flush(t.Context()))
 	}
 	c := &s.recent
-	require.Len(t, c.order, len(c.values))
+	require.Len(t, c.stored, len(c.values))
 	require.LessOrEqual(t, c.bytes, recentBytes)
 	require.Greater(t, c.bytes, recentBytes-2*each)
 	require.NotContains(t, c.values, place{f.key, 0})
 	require.Contains(t, c.values, place{f.key, items - 1})
 	require.Len(t, valuesOf(t, f, a, contract.Runs{{Start: 0, End: items}}), items, "the others are read")
-	require.Zero(t, c.bytes)
-	c.put(f.key, nil)
-	require.Empty(t, c.order)
+	require.Empty(t, c.values)
+}
+
+// What another process takes stays at the front, and what is taken here behind it.
+func TestRecent_IsBoundedBehindAValueThatNobodyTakes(t *testing.T) {
+	var c recent
+	c.put("f", []gpumux.Result{value(0, "1")})
+	for i := range int64(2 * recentBytes / entryBytes) {
+		c.put("f", []gpumux.Result{value(i+1, "1")})
+		left, err := c.take("f", contract.Runs{{Start: i + 1, End: i + 2}}, func(gpumux.Result) error { return nil })
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+	require.LessOrEqual(t, len(c.stored), recentBytes/entryBytes)
+	require.Empty(t, c.values)
 }
