@@ -62,13 +62,6 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 // for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
-func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
-	f.taskFlags.check(m, c)
-	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
-	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
-	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
-}
-
 var capital = regexp.MustCompile(`[A-Z]`)
 
 func flagOf(field string) string {
@@ -81,8 +74,8 @@ func flagOf(field string) string {
 	return "--" + capital.ReplaceAllStringFunc(field, func(c string) string { return "-" + strings.ToLower(c) })
 }
 
-// check finds the mistakes that need neither files nor a server.
-func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
+// checkInput finds the mistakes that need neither files nor a server.
+func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	in := f.input
 	in.Task, in.Stages, in.Items, in.Arg = "task", nil, []json.RawMessage{}, nil
 	var bad *gpumux.InputError
@@ -119,35 +112,26 @@ func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
 		}
 	})
 	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
+	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
+	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
+	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
 }
 
-func (f *taskFlags) cutTask(m *mistakes, c *cobra.Command, args []string) (rest []string) {
-	dash := c.ArgsLenAtDash()
-	switch {
+func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
+	switch dash := c.ArgsLenAtDash(); {
 	case dash < 0 && len(args) == 0:
 		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
 	case dash < 0:
-		if f.input.Task = args[0]; strings.TrimSpace(args[0]) == "" {
-			m.add("TASK is empty")
-		}
-		return args[1:]
+		f.input.Task = args[0]
+		m.when(strings.TrimSpace(args[0]) == "", "TASK is empty")
+		m.when(len(args) > 1, "more than one TASK: %s; `gpumux map` takes several, its stages; files are named with --in", strings.Join(args, " "))
 	case !f.local:
 		m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
 	case dash == len(args):
 		m.add("no command after --")
 	default:
 		f.task.Command = args[dash:]
-	}
-	return args[:max(dash, 0)]
-}
-
-func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
-	switch rest := f.cutTask(m, c, args); {
-	case len(rest) == 0:
-	case len(f.task.Command) > 0:
-		m.add("give either TASK or a command after --, not both: %s", rest[0])
-	case f.input.Task != "":
-		m.add("more than one TASK: %s; `gpumux map` takes several, its stages; files are named with --in", strings.Join(args, " "))
+		m.when(dash > 0, "give either TASK or a command after --, not both: %s", args[0])
 	}
 }
 

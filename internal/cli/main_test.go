@@ -86,8 +86,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--option", "chunk=many"}, []string{"--option", "many is no value of chunk"}},
 		{"NoTask", []string{"map", "--in", "items.jsonl"}, []string{"TASK is missing"}},
 		{"EmptyTask", []string{"map", "a", "", "--in", "items.jsonl"}, []string{"TASK is empty"}},
-		{"StagesOfRun", []string{"run", "task.py:f", "embed.py:embed", "--local"}, []string{"more than one TASK: task.py:f embed.py:embed", "`gpumux map` takes several"}},
-		{"StagesOfStream", []string{"stream", "task.py:f", "embed.py:embed"}, []string{"more than one TASK", "`gpumux map` takes several"}},
+		{"StagesOfStream", []string{"stream", "task.py:f", "embed.py:embed"}, []string{"more than one TASK: task.py:f embed.py:embed", "`gpumux map` takes several"}},
 		{"StagesBesideCommand", []string{"map", "task.py:f", "--range", "0:2", "--local", "--", "cat"}, []string{"either TASK or a command"}},
 		{"StageBadPool", []string{"map", "a", "b@GPU", "--range", "0:2"}, []string{"TASK b: ladder[0]", `"GPU"`}},
 		{"StagesBadTimeout", []string{"map", "a", "b", "--range", "0:2", "--timeout", "-1s"}, []string{"--timeout -1s"}},
@@ -132,7 +131,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ResultsNotHere", []string{"map", "task.py:f", "--in", "results:a", "--local"}, []string{"no results of a finished map a in"}},
 		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder cannot be written: it is a folder; name a file"}},
 		{"OutAndJSON", []string{"map", "embed", "--in", "items.jsonl", "--out", "-", "--json"}, []string{"--out -"}},
-		{"RunBareWord", []string{"run", "embed", "hello"}, []string{"ITEM is not JSON", `'"hello"'`}},
 		{"ShowNoID", []string{"show"}, []string{"give the ID of one map"}},
 		{"LsLimit", []string{"ls", "--limit", "0"}, []string{"--limit 0"}},
 		{"ShowEmptyID", []string{"show", ""}, []string{"the ID is empty", "gpumux ls"}},
@@ -167,7 +165,7 @@ func TestMain_NoTemporal(t *testing.T) {
 	address := lonely(t)
 	write(t, "items.jsonl", "1\n")
 	for _, args := range [][]string{
-		{"map", "embed", "--in", "items.jsonl"}, {"run", "embed", "1"}, {"ls"}, {"show", "x"}, {"wait", "x"},
+		{"map", "embed", "--in", "items.jsonl"}, {"ls"}, {"show", "x"}, {"wait", "x"},
 		{"prune", "--older-than", "1d"},
 		{"results", "x"}, {"pause", "x"}, {"resume", "x"}, {"cancel", "x"}, {"retry", "x"},
 	} {
@@ -182,7 +180,7 @@ func TestMain_NoTemporal(t *testing.T) {
 func TestMain_LeanBinaryHasNoServer(t *testing.T) {
 	lonely(t)
 	write(t, "embed.py", "def embed(item):\n    return item\n")
-	for _, args := range [][]string{{"dev"}, {"map", "embed.py:embed", "--range", "0:1", "--local"}, {"run", "embed.py:embed", "--local"}} {
+	for _, args := range [][]string{{"dev"}, {"map", "embed.py:embed", "--range", "0:1", "--local"}} {
 		got := runWith(t, Options{}, args...)
 		require.Equal(t, exitUsage, got.code, got.stderr)
 		require.Contains(t, got.stderr, "without the embedded server")

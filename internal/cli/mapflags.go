@@ -37,7 +37,7 @@ type mapFlags struct {
 	detach, retry, json, quiet, exact, unordered bool
 }
 
-// taskFlags say where and how a task runs; check completes what they fill.
+// taskFlags say where and how a task runs; checkInput completes what they fill.
 type taskFlags struct {
 	input gpumux.MapInput
 	// pool and task are for a worker in this process.
@@ -50,15 +50,7 @@ type taskFlags struct {
 	assigned string
 }
 
-func (f *taskFlags) register(flags *pflag.FlagSet) {
-	const local = "with --local: "
-	f.registerPool(flags)
-	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
-	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
-	f.registerHere(flags, local)
-}
-
-// registerPool registers flags of map, run and retry, whose default is the map's.
+// registerPool registers flags of map and retry, whose default is the map's.
 func (f *taskFlags) registerPool(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
@@ -118,7 +110,10 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerText(flags)
-	f.taskFlags.register(flags)
+	f.registerPool(flags)
+	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
+	f.registerHere(flags, "with --local: ")
 	f.registerRun(flags)
 	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum; with --quiet, and without --out, its value alone is printed")
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")

@@ -43,10 +43,8 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 			a.console.Say("%s", hostile)
 			a.console.Status(hostile)
 		},
-		"log": func(_ io.Writer, a *app) { a.log(false).Warn(hostile) },
-		"output": func(_ io.Writer, a *app) {
-			require.Error(t, printResult(a, gpumux.Result{Printed: hostile, Fault: fault}, false))
-		},
+		"log":    func(_ io.Writer, a *app) { a.log(false).Warn(hostile) },
+		"output": func(_ io.Writer, a *app) { require.Error(t, explain(a, &starter.EndedError{Fault: *fault})) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

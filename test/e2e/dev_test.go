@@ -28,16 +28,17 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, rival.stderr.String(), "give another port for the server")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port, "GPUMUX_UI=http://127.0.0.1:"+uiPort)
 
-	p := s.run(0, "run", "step:double", "21", "--pool", "cpu")
-	require.Equal(t, "42\n", p.stdout.String())
-	p = s.run(1, "run", "step:odd", "3", "--pool", "cpu")
-	require.Empty(t, p.stdout.String())
+	p := s.run(0, "map", "step:double", "--range", "21:22", "--pool", "cpu", "--out", "-", "--quiet")
+	require.Equal(t, "{\"index\":0,\"value\":42}\n", p.stdout.String())
+	require.Empty(t, p.stderr.String())
+	p = s.run(1, "map", "step:odd", "--range", "3:4", "--pool", "cpu", "--out", "-")
+	require.Contains(t, p.stdout.String(), `{"index":0,"fault":{`)
 	require.Contains(t, p.stderr.String(), "ValueError: 3 is odd")
 
 	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--option", "chunk=1", "--option", "window=6", "--detach")
 	id := strings.TrimSpace(p.stdout.String())
 	require.Contains(t, p.stderr.String(), "gpumux wait "+id)
-	rig.Wait(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
+	rig.Wait(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and that of double
 	p = s.run(0, "show", id)
 	require.Contains(t, p.stdout.String(), "RunChunk")
 	require.Contains(t, p.stdout.String(), "http://127.0.0.1:"+uiPort)

@@ -87,8 +87,9 @@ func TestFiles_OfALocalMap(t *testing.T) {
 	s.write("taken", "")
 	bad := s.run(2, append(mapped, "--files", "taken")...)
 	require.Contains(t, bad.stderr.String(), "--files taken")
-	one := s.run(1, "run", "files.py:plot", "1", "--local")
-	require.Contains(t, one.stderr.String(), "no place for files")
+	s.write("one.jsonl", "1\n")
+	one := s.run(1, "stream", "files.py:plot", "--in", "one.jsonl")
+	require.Contains(t, one.stdout.String(), "no place for files")
 }
 
 // Files of a map with a server stay in the store until somebody fetches them.

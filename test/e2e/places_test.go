@@ -44,7 +44,7 @@ func TestPlaces_AGPUThatCannotBeUsedEndsTheCommand(t *testing.T) {
 	s.env = append(s.env, "CUDA_VISIBLE_DEVICES=7")
 	for _, command := range [][]string{
 		{"map", "place.py:place", "--range", "0:2", "--local"}, {"map", "place.py:place", "--range", "0:2", "--local", "--pool", "gpu,cpu"},
-		{"run", "place.py:place", "--local"}, {"stream", "place.py:place"}, {"dev", "--port", "0"},
+		{"stream", "place.py:place"}, {"dev", "--port", "0"},
 	} {
 		p := s.run(3, command...)
 		require.Contains(t, p.stderr.String(), `gpumux: CUDA_VISIBLE_DEVICES points to a GPU that cannot be used: 1 of 1 devices are hidden by `+

@@ -33,7 +33,7 @@ func TestPrivate_Dev(t *testing.T) {
 	dev.ready()
 
 	other := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_ADDRESS=127.0.0.1:" + port}, s.env...)}
-	p := other.run(3, "run", "step:double", "21", "--pool", "cpu")
+	p := other.run(3, "map", "step:double", "--range", "21:22", "--pool", "cpu")
 	require.Contains(t, p.stderr.String(), "Request unauthorized.")
 	require.Contains(t, p.stderr.String(), "gpumux dev --private")
 	guess := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_GRPC_META_AUTHORIZATION=Bearer guess"}, other.env...)}
@@ -50,9 +50,9 @@ func TestPrivate_Dev(t *testing.T) {
 	require.Contains(t, dev.stderr.String(), "set -a; . "+file+"; set +a")
 	e := &example{shell: s}
 	e.link()
-	out, code := e.sh(s.dir, "set -a; . data/temporal.env; set +a; bin/gpumux run step:double 21 --pool cpu")
+	out, code := e.sh(s.dir, "set -a; . data/temporal.env; set +a; bin/gpumux map step:double --range 21:22 --pool cpu --out - --quiet")
 	require.Zero(t, code)
-	require.Equal(t, "42\n", out)
+	require.Equal(t, "{\"index\":0,\"value\":42}\n", out)
 	_, link, ok := strings.Cut(dev.stderr.String(), "web UI     ")
 	require.True(t, ok)
 	link, _, _ = strings.Cut(link, "\n")
