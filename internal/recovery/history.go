@@ -113,7 +113,9 @@ func (h *History) Next(fault *gpumux.Fault, c Chunk) Decision {
 	case fault.Kind == gpumux.FaultBadInput || e.waits:
 	case fault.Op == "start":
 		h.Starts++
-		e.starts = h.Starts
+		if e.starts = h.Starts; overfull(fault) {
+			e.starts = max(h.Starts, fault.Starts) // other chunks have seen the same
+		}
 	case c.Open:
 		index, e.item = h.died(fault, c)
 		e.searching = h.Search > 0

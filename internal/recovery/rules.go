@@ -29,7 +29,7 @@ const (
 	// Temporal's growing pause that takes about four minutes.
 	MaxBlameless = 30
 	// maxStarts is how often a process may fail to start for a chunk, maxSlowStarts how
-	// often it may take too long, which costs minutes each time.
+	// often it may take too long, which costs minutes each time, or not fit.
 	maxStarts, maxSlowStarts = 5, 2
 	// maxDeathsAlone is how often an item may end a process that ran nothing else.
 	maxDeathsAlone = 2
@@ -51,7 +51,7 @@ var rules = []rule{
 		func(e event) bool { return e.fault.Kind == gpumux.FaultBadInput }},
 	{"a fault of the device, its driver or the host, up to 29 times in a row", "the chunk is tried again after a growing pause", Wait,
 		func(e event) bool { return e.waits }},
-	{"no process starts, up to 4 times, or once if it takes too long", "the chunk is tried again after a growing pause", Wait,
+	{"no process starts, up to 4 times, or once if it takes too long or does not fit", "the chunk is tried again after a growing pause", Wait,
 		func(e event) bool { return e.starts > 0 && e.starts < startsOf(e.fault) }},
 	{"no process starts for want of memory, and there is a next pool", "all items of the chunk go to the next pool", NextPoolAll,
 		func(e event) bool { return e.starts > 0 && e.fault.Kind.Memory() && e.larger }},
@@ -77,8 +77,14 @@ var rules = []rule{
 		func(event) bool { return true }},
 }
 
+// overfull reports whether a process holds more than its slot has, as it will again. A
+// full host may have room later.
+func overfull(fault *gpumux.Fault) bool {
+	return fault.Kind == gpumux.FaultBudget || fault.Kind == gpumux.FaultDeviceOOM
+}
+
 func startsOf(fault *gpumux.Fault) int {
-	if fault.Kind == gpumux.FaultTimeout {
+	if fault.Kind == gpumux.FaultTimeout || overfull(fault) {
 		return maxSlowStarts
 	}
 	return maxStarts

@@ -184,8 +184,8 @@ func (a *admission) unready(ctx context.Context, child *template.Child, d *death
 	}
 	d.evidence.Loading = true
 	fault := j.judge.diagnose(j.owner.process, d)
-	fault.Op, fault.Alone = "start", true
 	j.owner.failures++
+	fault.Op, fault.Alone, fault.Starts = "start", true, j.owner.failures
 	j.owner.retire(false, "did not get ready")
 	return nil, fault
 }
