@@ -175,7 +175,13 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 		}
 	}
 	if ok {
-		return f.diagnosis()
+		d := f.diagnosis()
+		if f.rule.child != nil {
+			if words := f.rule.child().FindStringSubmatch(e.Tail); words != nil {
+				d.Fault.Message += ": " + oneLine(words[1])
+			}
+		}
+		return d
 	}
 	d := plain(gpumux.FaultTaskError, cmp.Or(oneLine(e.Message), e.Class))
 	d.Fault.Class = e.Class

@@ -298,3 +298,15 @@ func TestDiagnose_HintsOfMicroBatches(t *testing.T) {
 		require.Equal(t, batch > 0, strings.Contains(d.Fault.Hint, "micro-batch"))
 	}
 }
+
+// As vLLM 0.32 said it on a CPU whose memory others had.
+func TestDiagnose_HasTheWordsOfAnEngineOfItsOwn(t *testing.T) {
+	d := Diagnose(Evidence{Class: "RuntimeError", Message: "Engine core initialization failed. See root cause above. Failed core proc(s): {}", Loading: true, OnCPU: true,
+		Tail: "(VllmWorker-0 pid=8814) ERROR 11-29 10:23:26 [multiproc_executor.py:953]     raise ValueError(\n" +
+			"(VllmWorker-0 pid=8814) ERROR 11-29 10:23:26 [multiproc_executor.py:953] ValueError: Available memory on node 0 (12.36/23.21 GiB) on startup is less than " +
+			"desired CPU memory utilization (0.92, 21.36 GiB).\n" +
+			"(EngineCore pid=8801) ERROR 11-29 10:23:27 [core.py:1510] Exception: WorkerProc initialization failed due to an exception in a background process.\n"})
+	require.Equal(t, gpumux.FaultBadInput, d.Fault.Kind)
+	require.Equal(t, "Engine core initialization failed. See root cause above. Failed core proc(s): {}: ValueError: Available memory on node 0 (12.36/23.21 GiB) on startup is less "+
+		"than desired CPU memory utilization (0.92, 21.36 GiB).", d.Fault.Message)
+}

@@ -28,7 +28,9 @@ type rule struct {
 	// either: the framework says the same of the host's memory. hidden: it says the same
 	// where a slot on the CPU hides the GPUs.
 	either, hidden bool
-	hint           string
+	// child is how a process of the framework's own says in the output what it died of.
+	child pattern
+	hint  string
 }
 
 const (
@@ -130,7 +132,7 @@ var rules = []rule{
 	// A child or a call that failed for a reason which the process may have printed.
 	{stack: "a dead child", text: re(`DataLoader worker \(pid\(?s?\)? ?[\d, ]*\) (?:is killed by signal|exited unexpectedly)|process pool was terminated abruptly|worker process managed by the executor was unexpectedly terminated`), kind: gpumux.FaultCrash, weak: true, hint: "a child of the task process died; what it printed, if anything, is in the tail"},
 	{stack: "NCCL", text: re(`unhandled (?:cuda|system) error|ncclUnhandledCudaError`), kind: gpumux.FaultCrash, poisoned: true, weak: true, hint: "set NCCL_DEBUG=WARN in the task's env to see which call failed"},
-	{stack: "vLLM", text: re(`Engine core (?:proc\w* )?initialization failed|EngineCore failed to start`), kind: gpumux.FaultTaskError, weak: true, hint: "what vLLM's engine, a process of its own, said of it is in the output above"},
+	{stack: "vLLM", text: re(`Engine core (?:proc\w* )?initialization failed|EngineCore failed to start`), kind: gpumux.FaultTaskError, weak: true, child: exact(`(?m)^\([^)]*\) (?:ERROR .*\] )?(\w[\w.]*(?:Error|Exception): .+)$`), hint: "it is vLLM's engine, a process of its own, that did not start; all that it said is in the output above"},
 	{stack: "CUDA libraries", text: re(`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)`), kind: gpumux.FaultCrash, poisoned: true, weak: true, hint: hintKernel},
 
 	// Errors of set-up, which no retry cures, before device states that look alike.

@@ -16,7 +16,7 @@ const (
 	keepHead = 4 << 10
 	keepTail = 12 << 10
 	// keepDeath is how much of the last output a fault shows.
-	keepDeath = 8 << 10
+	keepDeath = 16 << 10
 	// outputLimit is how much may be in memory before a trim frees the unread middle. It is
 	// the output of all items that have ended and are not read yet.
 	outputLimit = 16 << 20
