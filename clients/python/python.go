@@ -10,5 +10,5 @@ import "embed"
 //
 // The patterns name the files: a folder would leave out __init__.py.
 //
-//go:embed gpumux/__init__.py gpumux/process/*.py gpumux/process/child/*.py
+//go:embed gpumux/__init__.py gpumux/llm/*.py gpumux/process/*.py gpumux/process/child/*.py
 var Process embed.FS

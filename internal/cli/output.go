@@ -40,9 +40,10 @@ type output struct {
 
 // filter says which results to write, and which parts of them.
 type filter struct {
-	// values writes the value alone, null for a failed item; failed leaves out what
-	// succeeded. exact leaves NaN as gpumux's clients tell it from the text "NaN".
-	values, failed, exact bool
+	// values writes the value alone, null for a failed item, openAI lines of OpenAI's
+	// batches; failed leaves out what succeeded. exact leaves NaN as gpumux's clients tell
+	// it from the text "NaN".
+	values, openAI, failed, exact bool
 }
 
 const unnamed = "?"
@@ -222,6 +223,9 @@ func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 			return nil, nil
 		}
 	}
+	if o.openAI {
+		return batchRow(line)
+	}
 	if !o.values {
 		return line, nil
 	}
@@ -236,8 +240,8 @@ func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 
 // suits returns why a file of columns cannot hold what the filter leaves.
 func (f filter) suits(path string) error {
-	if columns.Holds(path) && (f.values || f.failed) {
-		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, columns.Parquet)
+	if columns.Holds(path) && (f.values || f.openAI || f.failed) {
+		return usage("--out %s: --values, --openai and --failed go with JSON lines; a %s file has all items", path, columns.Parquet)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ from .files import Files
 from .memory import trim
 from .peak import LONG, Peak
 from .raw import Raw
+from .task import LoadError
 from .typed import pack, read, rows, spread
 from .window import Window
 from .wire import MAX_FRAME, Wire, items
@@ -47,6 +48,7 @@ class Caller:
         """Whether this process was forked by the task."""
         self._main = threading.get_ident()
         self._loop: Any = None
+        self._entered: Any = None
         self._window: Window | None = None
         self._cost: Callable[[Any], Any] | None = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
@@ -58,6 +60,7 @@ class Caller:
 
     def use(self, function: Callable[..., Any]) -> None:
         """Call function for the items."""
+        self._enter(getattr(function, "__self__", None))
         self.forked = _fork_mark()
         self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
@@ -65,6 +68,16 @@ class Caller:
         self._cost, self._most = getattr(function, "__gpumux_limit__", (None, math.inf))
         self.concurrent = int(getattr(function, "__gpumux_concurrent__", 0))
         self._window = Window(self, self._wire, self._peak, function, self.concurrent) if self.concurrent else None
+
+    def _enter(self, task: Any) -> None:
+        """Enter a task that is an asynchronous context manager, on the loop of its items. close leaves it."""
+        if not hasattr(type(task), "__aenter__"):
+            return
+        try:
+            self._await(task.__aenter__())
+        except BaseException as error:
+            raise LoadError(describe(error)) from error
+        self._entered = task
 
     def run(self, header: dict, body: memoryview) -> None:
         """Run the items of one run, which lie one after the other in body."""
@@ -97,6 +110,8 @@ class Caller:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if self._entered is not None:
+            loop.run_until_complete(self._entered.__aexit__(None, None, None))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 

@@ -1,0 +1,169 @@
+"""Language models: a request in OpenAI's form in, the body of its response out. `gpumux llm` runs it, and so does a map of
+gpumux.llm:Model.
+
+Owns the form of requests and faults, and the end of a process whose engine has died. Never reads or samples by itself: an engine's own
+server does that, in this process and without a socket, so it takes and answers what it takes and answers elsewhere. Stops with the process.
+
+The map's --arg says what to load:
+
+    {"model": "Qwen/Qwen3-8B",              what the engine loads: a name on a hub, a folder or a file
+     "engine": "vllm",                      vllm, llama, or module:Class of one's own; default: the first that is installed
+     "settings": {"max_model_len": 8192},   the engine's own, by its own names
+     "prompt": "Summarize: {text}",         items are rows in place of requests, and this is asked of each
+     "request": {"temperature": 0}}         what each request has that does not say otherwise
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import string
+import sys
+from typing import Any, Protocol
+
+import gpumux
+
+ENGINES = {"vllm": "vllm", "llama": "xllamacpp"}
+"""The package that each engine needs."""
+
+CHAT = "/v1/chat/completions"
+_FIELDS = ("model", "engine", "settings", "prompt", "request")
+
+
+class Engine(Protocol):
+    """What answers requests, made with the model's name and the settings, once per process."""
+
+    most: int
+    """How many requests it wants at the same time, once it has started."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def dead(self) -> bool:
+        """Whether no request will be answered any more."""
+
+    async def answer(self, url: str, body: dict) -> tuple[int, bytes]:
+        """HTTP's status of the response, and its content, which is JSON."""
+
+
+class Refused(ValueError):
+    """A request that the engine does not take, or that is none. It costs its own row."""
+
+
+class Failed(RuntimeError):
+    """The engine took a request and could not answer it."""
+
+
+class Model:
+    """The task. Its engine is loaded once per process, and batches by itself what it has in flight."""
+
+    def __init__(self) -> None:
+        told = gpumux.arg()
+        if not isinstance(told, dict) or not isinstance(told.get("model"), str):
+            raise ValueError('name a model: gpumux llm --model NAME, or --arg with {"model": "Qwen/Qwen3-8B"}')
+        unknown = sorted(set(told) - set(_FIELDS))
+        if unknown:
+            raise ValueError(f"--arg has {', '.join(unknown)}, and may have {', '.join(_FIELDS)}; what the engine takes goes into settings")
+        self._model, self._prompt, self._request = told["model"], told.get("prompt"), told.get("request") or {}
+        self._engine: Engine = _engine(told.get("engine"))(self._model, told.get("settings") or {})
+
+    async def __aenter__(self) -> Model:
+        await self._engine.start()
+        type(self).__call__.__gpumux_concurrent__ = self._engine.most  # type: ignore[attr-defined]
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._engine.stop()
+
+    @gpumux.concurrent(max=1)
+    async def __call__(self, item: Any) -> Any:
+        if self._prompt is None:
+            return await self._answer(*requested(item))
+        answer = await self._answer(CHAT, {"messages": [{"role": "user", "content": fill(self._prompt, item)}]})
+        return columns(answer)
+
+    async def _answer(self, url: str, body: dict) -> Any:
+        error: Exception | None = None
+        status, content = 500, b""
+        try:
+            status, content = await self._engine.answer(url, {"model": self._model, **self._request, **body})
+        except Exception as raised:
+            error = raised
+        if self._engine.dead():
+            # An exception would fail what is in flight. It runs again when the process ends.
+            print(f"the engine is dead, and its process ends: {error or content.decode('utf-8', 'replace')}", file=sys.stderr, flush=True)
+            os._exit(70)
+        if error is not None:
+            raise error
+        return judged(status, content, url)
+
+
+def _engine(name: str | None) -> Any:
+    """The class of an engine, of the first that is installed without a name."""
+    module, _, own = (name or "").partition(":")
+    if own:
+        sys.path.insert(0, os.getcwd())
+        return getattr(importlib.import_module(module), own)
+    if name is not None and name not in ENGINES:
+        raise ValueError(f"there is no engine {name!r}; write {' or '.join(ENGINES)}, or module:Class of your own")
+    for each in [name] if name else ENGINES:
+        try:
+            return importlib.import_module("gpumux.llm." + each).Engine
+        except ModuleNotFoundError as error:
+            if error.name != ENGINES[each]:
+                raise
+    wanted = f"the engine {name} is not" if name else "no engine is"
+    packages = ENGINES[name] if name else "vllm, or xllamacpp for a CPU"
+    raise ModuleNotFoundError(f"{wanted} installed for {sys.executable}: install {packages} there, or give another Python by --python or venv")
+
+
+def requested(item: Any) -> tuple[str, dict]:
+    """URL and body of a line of a batch file."""
+    if not isinstance(item, dict) or not isinstance(item.get("body"), dict) or not isinstance(item.get("url"), str):
+        raise Refused('400 NoRequest: the line is no request: it needs "url", "body" and "custom_id"; rows of other forms need a prompt')
+    if item.get("method", "POST") != "POST":
+        raise Refused(f"400 NoRequest: its method is {item['method']!r}, and a batch has POST alone")
+    if item["body"].get("stream"):
+        raise Refused("400 NoRequest: a batch has no streams; leave body.stream out")
+    return item["url"], item["body"]
+
+
+def fill(prompt: str, row: Any) -> str:
+    """The prompt with the row's fields in place of {names}, or the row itself in place of {}."""
+    try:
+        return string.Formatter().vformat(prompt, (row,), row if isinstance(row, dict) else {})
+    except (KeyError, IndexError, AttributeError) as error:
+        has = f"has {', '.join(map(str, row))}" if isinstance(row, dict) else "is no object; {} stands for all of it"
+        raise Refused(f"400 NoRequest: the prompt needs {error.args[0]!r}, and the row {has}") from None
+
+
+def columns(answer: dict) -> dict:
+    """What a table holds of a response to a chat."""
+    choice, usage = answer["choices"][0], answer.get("usage") or {}
+    return {
+        "text": choice["message"].get("content"),
+        "finish_reason": choice.get("finish_reason"),
+        "prompt_tokens": usage.get("prompt_tokens"),
+        "completion_tokens": usage.get("completion_tokens"),
+    }
+
+
+def judged(status: int, content: bytes, url: str) -> Any:
+    """The body of a response, unless that is an error."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None
+    if status < 300 and body is not None:
+        return body
+    error = body if isinstance(body, dict) else {}
+    error = error["error"] if isinstance(error.get("error"), dict) else error
+    said = error.get("message") or error.get("detail") or content.decode("utf-8", "replace")[:500]
+    kind = error.get("type") or "Error"
+    if status in (404, 405) and "type" not in error:
+        said = f"the engine has no POST {url} for this model"
+    # A fault's message is one line.
+    words = " ".join(f"{status} {kind}: {said}".split())
+    raise (Refused if 400 <= status < 500 else Failed)(words)

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// modelTask is the task that comes with the package for Python.
+const modelTask = "gpumux.llm:Model"
+
+// modelStart leaves time to download a model.
+const modelStart = time.Hour
+
+// modelArg is the arg of modelTask.
+type modelArg struct {
+	Model    string                     `json:"model"`
+	Engine   string                     `json:"engine,omitempty"`
+	Settings map[string]json.RawMessage `json:"settings,omitempty"`
+	Prompt   string                     `json:"prompt,omitempty"`
+	Request  map[string]json.RawMessage `json:"request,omitempty"`
+}
+
+func llmCommand(a *app) *cobra.Command {
+	f, arg, task := &mapFlags{}, modelArg{}, ""
+	c := &cobra.Command{
+		Use:   "llm FILE... --model NAME",
+		Short: "Ask a language model many things; given again it goes on where it was",
+		Long: `Ask a language model all requests of files in the form of OpenAI's batches, and write its responses in that
+form: {"id":…,"custom_id":…,"response":{"status_code":200,…},"error":null}. With --prompt the items are rows,
+of JSON lines, CSV or Parquet, and results are as of gpumux map, with text, finish_reason, prompt_tokens and
+completion_tokens of each.
+
+An engine of the Python environment runs the model: vLLM, or llama.cpp with xllamacpp on a CPU. A request may
+have what the engine's own server takes, and gets what that answers. One that it refuses, or in which a field
+is unknown, costs its own row. --setting says how the engine runs, by the engine's names.
+
+It is a map of the task gpumux.llm:Model, as which a worker's file names it (default llm), with that map's
+flags; see gpumux map. An engine starts once per slot. Its memory follows from --memory, its GPUs from
+--gpus-per-slot. With --local it sees the variables of this environment that begin with VLLM_, HF_ and NCCL_.`,
+		Example: `  gpumux llm requests.jsonl --model Qwen/Qwen3-8B --local --out responses.jsonl
+  gpumux llm reviews.parquet --model Qwen/Qwen3-8B --prompt 'Summarize: {text}' --key id --out summaries.parquet
+  gpumux llm requests.jsonl --model Qwen/Qwen3-32B --local --gpus-per-slot 4 --setting max_model_len=8192
+  gpumux llm requests.jsonl --model SmolLM2.gguf --engine llama --local --request temperature=0`,
+		Args: cobra.ArbitraryArgs,
+	}
+	f.register(c)
+	flags := c.Flags()
+	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "keep", "mode", "fresh", "output", "files", "exact"} {
+		_ = flags.MarkHidden(name)
+	}
+	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
+	flags.StringVar(&arg.Engine, "engine", "", "vllm, llama, or module:Class of your own (default: the first that is installed)")
+	flags.Func("setting", "`KEY=VALUE` for the engine, such as max_model_len=8192; may be given again", keyValue(&arg.Settings))
+	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
+	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))
+	flags.StringVar(&task, "task", "llm", "the name of gpumux.llm:Model in the worker's file")
+	a.connectionFlags(c)
+	a.storeFlag(c)
+	c.RunE = func(c *cobra.Command, files []string) error {
+		if err := f.checkModel(c, files, arg, task); err != nil {
+			return err
+		}
+		r, err := newMapRun(a, f)
+		if err != nil {
+			return err
+		}
+		r.out.openAI = arg.Prompt == "" && !names.Table(f.out)
+		return r.run(c.Context())
+	}
+	return c
+}
+
+func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, task string) (err error) {
+	var m mistakes
+	changed := c.Flags().Changed
+	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files"} {
+		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
+	}
+	m.when(len(files) == 0, "no FILE; give requests, or rows with --prompt")
+	m.when(strings.TrimSpace(arg.Model) == "", "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")
+	if err := m.err(); err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := c.Flags().Set("in", file); err != nil {
+			return err
+		}
+	}
+	if arg.Prompt == "" && !changed("key") {
+		f.input.Key = "custom_id"
+	}
+	if f.local {
+		task = modelTask
+		f.task.Start = cmp.Or(f.task.Start, gpumux.Duration(modelStart))
+		for _, pair := range os.Environ() {
+			name, _, _ := strings.Cut(pair, "=")
+			if prefixed(name, "VLLM_", "HF_", "NCCL_") && launch.Refused(name) == "" {
+				f.task.PassEnv = append(f.task.PassEnv, name)
+			}
+		}
+		if !changed("slots") { // an engine takes what there is
+			err = f.parseSlots("1")
+		}
+	}
+	f.input.Arg, _ = text.Marshal(arg)
+	return cmp.Or(err, f.check(c, []string{task}))
+}
+
+func prefixed(name string, all ...string) bool {
+	for _, begin := range all {
+		if strings.HasPrefix(name, begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// keyValue is a flag that adds to an object. What is no JSON is text.
+func keyValue(to *map[string]json.RawMessage) func(string) error {
+	return func(pair string) error {
+		key, value, isPair := strings.Cut(pair, "=")
+		if !isPair || key == "" {
+			return fmt.Errorf("write KEY=VALUE")
+		}
+		if *to == nil {
+			*to = map[string]json.RawMessage{}
+		}
+		if !json.Valid([]byte(value)) {
+			quoted, err := text.Marshal(value)
+			if err != nil {
+				return err
+			}
+			value = string(quoted)
+		}
+		(*to)[key] = json.RawMessage(value)
+		return nil
+	}
+}
+
+// statusLine is the message of a request that the engine has answered with an error: its
+// status, the type of the error, and its words.
+var statusLine = regexp.MustCompile(`(?s)^(\d{3}) ([^:]*): (.*)$`)
+
+type batchResponse struct {
+	Status    int             `json:"status_code"`
+	RequestID string          `json:"request_id"`
+	Body      json.RawMessage `json:"body"`
+}
+
+type batchError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// batchRow is a result as a line of the output of OpenAI's batches.
+func batchRow(line []byte) ([]byte, error) {
+	r, err := results.Parse(line)
+	if err != nil {
+		return nil, err
+	}
+	row := struct {
+		ID       string          `json:"id"`
+		CustomID json.RawMessage `json:"custom_id"`
+		Response *batchResponse  `json:"response"`
+		Error    *batchError     `json:"error"`
+	}{ID: "batch_req_" + strconv.FormatInt(r.Index, 10), CustomID: r.Key}
+	response := batchResponse{Status: 200, RequestID: row.ID, Body: r.Value}
+	switch status := []string(nil); {
+	case r.Fault == nil:
+		row.Response = &response
+	default:
+		if strings.HasPrefix(r.Fault.Class, "gpumux.llm.") {
+			status = statusLine.FindStringSubmatch(r.Fault.Message)
+		}
+		if status == nil {
+			row.Error = &batchError{string(r.Fault.Kind), r.Fault.Message}
+			break
+		}
+		response.Status, _ = strconv.Atoi(status[1])
+		response.Body, err = text.Marshal(map[string]any{"error": map[string]any{"message": status[3], "type": status[2], "param": nil, "code": response.Status}})
+		row.Response = &response
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := text.Marshal(row)
+	return bytes.TrimSpace(out), err
+}
