@@ -15,7 +15,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
+.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check llm-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -143,6 +143,10 @@ cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services and 
 	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux-worker && \
 	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
 
+llm-check: $(BIN)/gpumux ## gpumux llm beside a real vLLM on this machine's CPU, in 20 minutes after 5 to install it; RUN=Parity for one part
+	@test/llmcheck/fetch.sh $(CURDIR)/.llm; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
+	.llm/venv/bin/python test/llmcheck/check.py $(BIN)/gpumux .llm $(RUN)
+
 kernel-check: ## what happens when a container runs out of memory, in a cgroup handed over to this command; see docs/memory.md
 	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux
 	GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
@@ -168,4 +172,4 @@ size: ## lines of Go without tests, and the longest source files
 	@git ls-files "*.go" "*.py" "*.R" | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster .llm dist

@@ -45,9 +45,9 @@ form: {"id":…,"custom_id":…,"response":{"status_code":200,…},"error":null}
 of JSON lines, CSV or Parquet, and results are as of gpumux map, with text, finish_reason, prompt_tokens and
 completion_tokens of each.
 
-An engine of the Python environment runs the model: vLLM, or llama.cpp with xllamacpp on a CPU. A request may
-have what the engine's own server takes, and gets what that answers. One that it refuses, or in which a field
-is unknown, costs its own row. --setting says how the engine runs, by the engine's names.
+An engine of the Python environment runs the model: vLLM, transformers, or llama.cpp (xllamacpp) on a CPU. A
+request may have what the engine's own server takes, and gets what that answers. One that it refuses, or in
+which a field is unknown, costs its own row. --setting says how the engine runs, by the engine's names.
 
 It is a map of the task gpumux.llm:Model, as which a worker's file names it (default llm), with that map's
 flags; see gpumux map. An engine starts once per slot. Its memory follows from --memory, its GPUs from
@@ -64,7 +64,7 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 		_ = flags.MarkHidden(name)
 	}
 	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
-	flags.StringVar(&arg.Engine, "engine", "", "vllm, llama, or module:Class of your own (default: the first that is installed)")
+	flags.StringVar(&arg.Engine, "engine", "", "vllm, transformers, llama, or module:Class of your own (default: the first that is installed)")
 	flags.Func("setting", "`KEY=VALUE` for the engine, such as max_model_len=8192; may be given again", keyValue(&arg.Settings))
 	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
 	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))

@@ -7,7 +7,7 @@ server does that, in this process and without a socket, so it takes and answers 
 The map's --arg says what to load:
 
     {"model": "Qwen/Qwen3-8B",              what the engine loads: a name on a hub, a folder or a file
-     "engine": "vllm",                      vllm, llama, or module:Class of one's own; default: the first that is installed
+     "engine": "vllm",                      vllm, transformers, llama, or module:Class; default: the first that is installed
      "settings": {"max_model_len": 8192},   the engine's own, by its own names
      "prompt": "Summarize: {text}",         items are rows in place of requests, and this is asked of each
      "request": {"temperature": 0}}         what each request has that does not say otherwise
@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import gpumux
 
-ENGINES = {"vllm": "vllm", "llama": "xllamacpp"}
+ENGINES = {"vllm": "vllm", "transformers": "transformers", "llama": "xllamacpp"}
 """The package that each engine needs."""
 
 CHAT = "/v1/chat/completions"
@@ -66,8 +66,8 @@ class Model:
         unknown = sorted(set(told) - set(_FIELDS))
         if unknown:
             raise ValueError(f"--arg has {', '.join(unknown)}, and may have {', '.join(_FIELDS)}; what the engine takes goes into settings")
-        self._model, self._prompt, self._request = told["model"], told.get("prompt"), told.get("request") or {}
-        self._engine: Engine = _engine(told.get("engine"))(self._model, told.get("settings") or {})
+        self._prompt, self._request = told.get("prompt"), told.get("request") or {}
+        self._engine: Engine = _engine(told.get("engine"))(told["model"], told.get("settings") or {})
 
     async def __aenter__(self) -> Model:
         await self._engine.start()
@@ -88,7 +88,7 @@ class Model:
         error: Exception | None = None
         status, content = 500, b""
         try:
-            status, content = await self._engine.answer(url, {"model": self._model, **self._request, **body})
+            status, content = await self._engine.answer(url, {**self._request, **body})
         except Exception as raised:
             error = raised
         if self._engine.dead():
@@ -115,7 +115,7 @@ def _engine(name: str | None) -> Any:
             if error.name != ENGINES[each]:
                 raise
     wanted = f"the engine {name} is not" if name else "no engine is"
-    packages = ENGINES[name] if name else "vllm, or xllamacpp for a CPU"
+    packages = ENGINES[name] if name else "vllm, transformers or xllamacpp"
     raise ModuleNotFoundError(f"{wanted} installed for {sys.executable}: install {packages} there, or give another Python by --python or venv")
 
 

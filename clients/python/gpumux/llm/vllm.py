@@ -9,6 +9,7 @@ import json
 import os
 from typing import Any
 
+from pydantic import ValidationError
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.api_server.entry import build_async_engine_client
 from vllm.entrypoints.launchers.app import build_app
@@ -21,7 +22,7 @@ import gpumux
 from .served import Served
 
 MARGIN = 1 << 30
-"""vLLM does not count its CUDA context and what NCCL holds: room for those, on each GPU, in bytes."""
+"""vLLM counts neither its CUDA context nor what NCCL holds: room for those, on each GPU, in bytes."""
 
 
 class Engine:
@@ -36,7 +37,10 @@ class Engine:
 
     async def start(self) -> None:
         self._context = build_async_engine_client(self._args)
-        self._client = await self._context.__aenter__()
+        try:
+            self._client = await self._context.__aenter__()
+        except ValidationError as error:
+            raise ValueError("settings: " + "; ".join(each["msg"] for each in error.errors())) from error
         tasks = await self._client.get_supported_tasks()
         app = build_app(self._args, tasks, self._client.model_config)
         await init_app_state(self._client, app.state, self._args, tasks)
@@ -80,5 +84,5 @@ def utilization(budget: int | None, gpus: int, total: int) -> float | None:
         return None
     share = (budget / gpus - MARGIN) / total
     if share <= 0:
-        raise ValueError(f"a budget of {budget >> 20} MiB leaves nothing of {gpus} GPU(s) beside {MARGIN >> 20} MiB for contexts: give more --memory")
+        raise ValueError(f"a budget of {budget >> 20} MiB leaves nothing beside {MARGIN >> 20} MiB per GPU that vLLM does not count: give more --memory")
     return round(min(share, 0.95), 3)

@@ -1,0 +1,357 @@
+"""gpumux llm against a real vLLM on this machine's CPU: python check.py GPUMUX FOLDER, with what fetch.sh has put into the folder.
+
+What vLLM's own server answers is what has to come out; processes are killed as they are elsewhere; figures are printed and never judged.
+"""
+
+import glob
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import psutil
+
+GPUMUX, FOLDER = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+CHAT, TEXT, RESPONSES, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"
+SETTINGS = {"dtype": "bfloat16", "enforce_eager": True, "max_model_len": 512, "gpu_memory_utilization": 0.3}
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+
+def said(text):
+    return [{"role": "user", "content": text}]
+
+
+def request(name, body, url=CHAT, **more):
+    return {"custom_id": name, "method": "POST", "url": url, "body": body, **more}
+
+
+def every_kind():
+    """Requests of every kind that vLLM's server takes for a model that generates, good and bad."""
+    brief = {"max_tokens": 12, "temperature": 0}
+    rows = [request(f"chat {i}", {"messages": said(f"who asks question {i}"), **brief}) for i in range(24)]
+    rows += [request(f"text {i}", {"prompt": f"the answer {i}", **brief}, TEXT) for i in range(8)]
+    rows += [request(f"response {i}", {"input": f"tell me {i}", "max_output_tokens": 12, "temperature": 0}, RESPONSES) for i in range(4)]
+    bodies = {
+        "several": {"n": 2, "temperature": 1.0, "seed": 3},
+        "logprobs": {"logprobs": True, "top_logprobs": 2},
+        "stop": {"stop": ["a", "e", "o"], "max_tokens": 40},
+        "stop tokens": {"stop_token_ids": [7, 300], "max_tokens": 40},
+        "seed": {"temperature": 1.0, "seed": 11},
+        "schema": {"max_tokens": 60, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {
+            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}}},
+        "limit": {"max_completion_tokens": 3},
+        "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "seven slots"}, {"type": "text", "text": "one device"}]}]},
+        "tools": {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]},
+        "template": {"chat_template_kwargs": {"thinking": False}},
+        "no end": {"ignore_eos": True, "max_tokens": 100},
+        "penalties": {"presence_penalty": 1.0, "frequency_penalty": 0.5, "min_p": 0.1, "top_k": 20},
+        "too long": {"messages": said("why " * 3000)},
+        "no number": {"temperature": "warm"},
+        "below zero": {"temperature": -1},
+        "no messages": {"messages": None},
+        "nothing to say": {"messages": []},
+        "other model": {"model": "gpt-4o-mini"},
+        "too many": {"max_tokens": 100000},
+    }
+    rows += [request(name, {"messages": said("who asks whom"), **brief, **body}) for name, body in bodies.items()]
+    rows += [request("no endpoint", {"input": "a"}, "/v1/nothing"), request("embedding", {"input": "a"}, EMBEDDINGS)]
+    rows += [request("text, several", {"prompt": ["one", "two"], **brief}, TEXT), request("text, echo", {"prompt": "one", "echo": True, **brief}, TEXT)]
+    return rows
+
+
+def many(count, longest):
+    chance = random.Random(5)
+    lengths = [16] if longest == 16 else [4, 8, 16, 16, 32, 64, 128, longest]
+    body = lambda i: {"messages": said(f"who asks question {i}"), "max_tokens": chance.choice(lengths), "temperature": 0, "ignore_eos": longest > 16}
+    return [request(f"r{i}", body(i)) for i in range(count)]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def flags(settings):
+    return [word for key, value in settings.items() for word in ("--setting", f"{key}={json.dumps(value)}")]
+
+
+def serve_flags(model, settings):
+    words = ["--model", model]
+    for key, value in settings.items():
+        words += ["--" + key.replace("_", "-")] + ([] if value is True else [str(value)])
+    return words
+
+
+class Check(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="llmcheck-")
+        self.environment = {**ENVIRONMENT, "XDG_STATE_HOME": os.path.join(self.dir, "state")}
+        self.out = os.path.join(self.dir, "out.jsonl")
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def write(self, rows, name="in.jsonl"):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        return self.path(name)
+
+    def command(self, file, *more, model="tiny", settings=SETTINGS, out=None):
+        return [GPUMUX, "llm", file, "--model", os.path.join(FOLDER, model), "--local", "--python", sys.executable, "--out", out or self.out,
+                *flags({**settings, "served_model_name": [model]}), *more]
+
+    def start(self, *words):
+        with open(self.path("log"), "ab") as log:
+            process = psutil.Popen(words, stdout=log, stderr=log, env=self.environment, cwd=self.dir)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+    def run_to_end(self, *words):
+        done = subprocess.run(words, capture_output=True, text=True, env=self.environment, cwd=self.dir, timeout=900)
+        return done.returncode, done.stdout + done.stderr
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def rows(self):
+        with open(self.out, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def wait_for(self, what, holds, seconds=240):
+        end = time.monotonic() + seconds
+        while not holds():
+            self.assertLess(time.monotonic(), end, f"{what} did not come to be:\n{self.log()[-3000:]}")
+            time.sleep(0.2)
+
+    def written(self):
+        """Rows that the map has given so far."""
+        found = glob.glob(os.path.join(glob.escape(self.dir), ".gpumux-*"))
+        if not found:
+            return []
+        with open(found[0], encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+class Parity(Check):
+    def served(self, rows, *words):
+        """What vLLM's own server answers."""
+        port = free_port()
+        server = self.start(sys.executable, "-W", "ignore", "-m", "vllm.entrypoints.launchers.api_server.entry", "--host", "127.0.0.1", "--port", port, *words)
+        address = "http://127.0.0.1:" + port
+
+        def ask(url, body=None):
+            try:
+                with urllib.request.urlopen(urllib.request.Request(address + url, body, {"Content-Type": "application/json"})) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read()
+            except urllib.error.URLError:
+                return 0, b""
+
+        self.wait_for("the server", lambda: server.poll() is not None or ask("/health")[0] == 200)
+        answers = [ask(row["url"], json.dumps(row["body"]).encode()) for row in rows]
+        self.end(server)
+        return [(status, json.loads(content)) for status, content in answers]
+
+    def compare(self, rows, answers):
+        for row, (status, body), result in zip(rows, answers, self.rows()):
+            with self.subTest(row["custom_id"]):
+                self.assertEqual(result["custom_id"], row["custom_id"])
+                self.assertIsNone(result["error"])
+                response = result["response"]
+                self.assertEqual(response["status_code"], status)
+                if status == 200:
+                    self.assertEqual(bare(response["body"]), bare(body))
+                elif "error" in body:
+                    message = " ".join(str(body["error"]["message"]).split())
+                    self.assertEqual(response["body"]["error"]["message"], message)
+                    self.assertEqual(response["body"]["error"]["type"], body["error"]["type"])
+
+    def test_a_model_that_generates(self):
+        rows = every_kind()
+        name = {"served_model_name": "tiny"}
+        answers = self.served(rows, *serve_flags(os.path.join(FOLDER, "tiny"), {**SETTINGS, **name}))
+        odd = [request("unknown", {"messages": said("a"), "frobnicate": 1}), {"custom_id": "no request"}, request("get", {}, method="GET"),
+               request("stream", {"messages": said("a"), "stream": True})]
+        code, output = self.run_to_end(*self.command(self.write(rows + odd)))
+        self.assertEqual(code, 1, output)
+        self.compare(rows, answers)
+        results = self.rows()
+        self.assertEqual([each["response"]["status_code"] for each in results[len(rows):]], [400] * 4)
+        self.assertIn("has no frobnicate, and would ignore it; it has ", results[len(rows)]["response"]["body"]["error"]["message"])
+        good = sum(status == 200 for status, _ in answers)
+        print(f"{len(rows)} requests of every kind, of which {good} succeed", flush=True)
+
+    def test_a_model_that_embeds(self):
+        rows = [request(f"e{i}", {"input": f"seven slots {i}"}, EMBEDDINGS) for i in range(6)]
+        settings = {**SETTINGS, "dtype": "float32", "runner": "pooling", "convert": "embed"}
+        answers = self.served(rows, *serve_flags(os.path.join(FOLDER, "tiny"), {**settings, "served_model_name": "tiny"}))
+        self.assertEqual({status for status, _ in answers}, {200})
+        code, output = self.run_to_end(*self.command(self.write(rows), settings=settings))
+        self.assertEqual(code, 0, output)
+        for result, (_, body) in zip(self.rows(), answers):
+            here, there = (each["data"][0]["embedding"] for each in (result["response"]["body"], body))
+            self.assertEqual(len(here), len(there))
+            self.assertLess(max(abs(a - b) for a, b in zip(here, there)), 1e-2)
+
+
+def bare(body):
+    """A response without its identity and its time."""
+    if isinstance(body, list):
+        return [bare(each) for each in body]
+    if isinstance(body, dict):
+        return {key: bare(value) for key, value in body.items() if key not in ("id", "created", "created_at", "completed_at", "request_id")}
+    return body
+
+
+class Kills(Check):
+    def begin(self, *more):
+        self.file = self.write(many(600, 256))
+        process = self.start(*self.command(self.file, "-v", *more, model="small"))
+        self.wait_for("100 rows", lambda: process.poll() is not None or len(self.written()) >= 100)
+        return process
+
+    def finish(self, before, moment):
+        rows = self.rows()
+        self.assertEqual([row["custom_id"] for row in rows], [f"r{i}" for i in range(600)])
+        self.assertEqual({row["response"]["status_code"] for row in rows}, {200})
+        kept = [row["custom_id"] for row in rows if row["response"]["body"]["created"] <= moment]
+        self.assertLessEqual({row["custom_id"] for row in before}, set(kept), "a row that was written has run again")
+
+    def test_a_process_of_the_engine(self):
+        for name in ("VLLM::EngineCore", "VLLM::Worker"):
+            with self.subTest(name):
+                process = self.begin()
+                victim = [each for each in process.children(recursive=True) if name in " ".join(each.cmdline())]
+                self.assertEqual(len(victim), 1)
+                before, moment = self.written(), time.time()
+                victim[0].kill()
+                self.assertEqual(process.wait(300), 0, self.log()[-3000:])
+                self.finish(before, moment)
+                self.assertEqual(self.log().count("task process ready"), 2, "starts of the engine")
+                os.remove(self.path("log"))
+                os.remove(self.out)
+
+    def test_the_command(self):
+        for how in (signal.SIGKILL, signal.SIGINT):
+            with self.subTest(how):
+                process = self.begin()
+                before, moment = self.written(), time.time()
+                process.send_signal(how)
+                process.wait(60)
+                code, output = self.run_to_end(*self.command(self.file, model="small"))
+                self.assertEqual(code, 0, output)
+                self.finish(before, moment)
+                self.assertFalse([each for each in psutil.process_iter(["cmdline"]) if "VLLM::" in " ".join(each.info["cmdline"] or [])])
+                os.remove(self.out)
+
+
+class Starts(Check):
+    def fails(self, code, words, *more, **options):
+        began = time.monotonic()
+        status, output = self.run_to_end(*self.command(self.write(many(20, 16)), *more, **options))
+        self.assertEqual(status, code, output)
+        last = output.strip().split("\n")[-1]
+        self.assertRegex(last, words)
+        print(f"{time.monotonic() - began:.0f} s: {last[:300]}", flush=True)
+
+    def test_a_budget_that_is_too_small(self):
+        self.fails(4, r"budget in slot .* give the pool memory: \S+ or more", "--memory", "1280MiB")
+        self.fails(2, "a budget of 900 MiB leaves nothing .* give more --memory", "--memory", "900MiB")
+
+    def test_a_model_that_is_not_there(self):
+        self.fails(2, "(nowhere|snapshot|repository|model)", model="nowhere")
+
+    def test_a_setting_that_is_none(self):
+        self.fails(2, "unrecognized arguments: --enforce-eagerly", settings={"enforce_eagerly": True})
+
+    def test_a_context_beyond_the_model(self):
+        self.fails(2, "settings: .*max_model_len", settings={**SETTINGS, "max_model_len": 100000})
+
+    def test_memory_that_is_not_there(self):
+        code, output = self.run_to_end(*self.command(self.write(many(20, 16)), settings={**SETTINGS, "gpu_memory_utilization": 1.0}))
+        if code != 0:  # else this machine has so much
+            self.assertRegex(output.strip().split("\n")[-1], "Engine core initialization failed.*: ValueError: .*memory")
+
+
+BARE = """
+import json, sys, time
+from vllm import LLM, SamplingParams
+if __name__ == "__main__":
+    llm = LLM(model=sys.argv[1], **json.loads(sys.argv[2]))
+    bodies = [json.loads(line)["body"] for line in open(sys.argv[3])]
+    params = [SamplingParams(max_tokens=b["max_tokens"], temperature=0, ignore_eos=b["ignore_eos"]) for b in bodies]
+    llm.chat([b["messages"] for b in bodies[:20]], params[:20], use_tqdm=False)
+    began = time.time()
+    llm.chat([b["messages"] for b in bodies], params, use_tqdm=False)
+    print("took", time.time() - began)
+"""
+
+WORKER = """
+pools: [{{name: cpu, devices: cpu, slots: 1}}]
+store: {store}
+tasks:
+  llm: {{python: "gpumux.llm:Model", interpreter: {python}, env: {{VLLM_CPU_KVCACHE_SPACE: "1", HF_HUB_OFFLINE: "1"}}}}
+"""
+
+
+class Figures(Check):
+    """The same requests by LLM.chat, by run-batch and as a whole map, each with its engine loaded."""
+
+    def test_figures(self):
+        for model, longest in (("tiny", 16), ("small", 256)):
+            file = self.write(many(2000, longest), "many.jsonl")
+            folder = os.path.join(FOLDER, model)
+            code, output = self.run_to_end(sys.executable, "-c", BARE, folder, json.dumps(SETTINGS), file)
+            self.assertEqual(code, 0, output)
+            bare_seconds = float(re.search(r"^took (.*)$", output, re.M)[1])
+            code, output = self.run_to_end(sys.executable, "-W", "ignore", "-m", "vllm.entrypoints.openai.run_batch", "-i", file, "-o", self.path("batch.jsonl"),
+                                           *serve_flags(folder, {**SETTINGS, "served_model_name": model}))
+            self.assertEqual(code, 0, output)
+            spent = re.findall(r"100% Completed.*\[([\d:]+)<", output)[-1].split(":")
+            batch_seconds = sum(int(part) * 60**i for i, part in enumerate(reversed(spent)))
+            map_seconds = self.warm(model, file)
+            print(f"2,000 requests of at most {longest} tokens, model {model}: LLM.chat {bare_seconds:.1f} s, run-batch {batch_seconds} s, a whole map {map_seconds:.1f} s", flush=True)
+
+    def warm(self, model, file):
+        port = free_port()
+        with open(self.path("worker.yaml"), "w", encoding="utf-8") as to:
+            to.write(WORKER.format(store=self.path("store"), python=sys.executable))
+        server = self.start(GPUMUX, "dev", "--no-worker", "--headless", "--port", port, "--data", self.path("data-" + model))
+        self.wait_for("the server", lambda: "Ctrl-C stops" in self.log())
+        self.environment.update(TEMPORAL_ADDRESS="127.0.0.1:" + port, GPUMUX_STORE=self.path("store"))
+        worker = self.start(GPUMUX, "worker", "-f", self.path("worker.yaml"))
+        command = lambda name, file: [GPUMUX, "llm", file, "--model", os.path.join(FOLDER, model), "--pool", "cpu", "--out", self.out, "--id", name,
+                                      *flags({**SETTINGS, "served_model_name": [model]})]
+        code, output = self.run_to_end(*command("first-" + model, self.write(many(20, 16), "few.jsonl")))
+        self.assertEqual(code, 0, output)
+        began = time.monotonic()
+        code, output = self.run_to_end(*command("all-" + model, file))
+        seconds = time.monotonic() - began
+        self.assertEqual(code, 0, output)
+        self.end(worker)
+        self.end(server)
+        os.remove(self.path("log"))
+        return seconds
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[3:]])
