@@ -184,3 +184,88 @@ func TestConcurrent_FilesOfEachItem(t *testing.T) {
 		require.Equal(t, "more of "+name, string(data))
 	}
 }
+
+// A task that is an asynchronous context manager is entered once, on the loop of its
+// items. It is left when they have ended, while what it runs itself still does.
+func TestManaged_EnteredAndLeft(t *testing.T) {
+	for _, class := range []string{"Engine", "One"} {
+		for _, end := range []string{"stop", "end of stream", "signal"} {
+			t.Run(class+"/"+end, func(t *testing.T) {
+				p := start(t, "managed.py:"+class)
+				require.Equal(t, `["a",1,true] ["b",1,true]`, strings.Join(p.Values(`"a"`, `"b"`), " "))
+				require.Equal(t, `["c",1,true]`, p.Values(`"c"`)[0])
+				status, printed := 0, "served\nleft (None, None, None) True\n"
+				switch end {
+				case "stop":
+					require.NoError(t, p.Write(wire.Stop{}))
+				case "end of stream":
+					require.NoError(t, p.Close())
+					p.Cmd.Wait()
+					require.Zero(t, p.Cmd.ProcessState.ExitCode())
+					require.Equal(t, printed, p.Printed())
+					return
+				case "signal":
+					p.Send(1, `"waits"`)
+					require.IsType(t, wire.ProgressReport{}, p.Next())
+					require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+					status, printed = 143, "cancelled\n"+printed
+				}
+				require.Equal(t, status, p.Exit())
+				require.Equal(t, printed, p.Printed())
+			})
+		}
+	}
+}
+
+// Whatever its exit does, the process ends as others end, and what it runs is cancelled.
+func TestManaged_ExitThatFails(t *testing.T) {
+	for how, says := range map[string]string{
+		"raises": "ValueError: no way out\n", "cancelled": "CancelledError\n", "exits": "", "returns": "",
+	} {
+		for _, status := range []int{0, 143} {
+			t.Run(fmt.Sprint(how, status), func(t *testing.T) {
+				p := start(t, "managed.py:Leaves")
+				require.Equal(t, "null", p.Values(quote(how))[0])
+				if status == 0 {
+					require.NoError(t, p.Write(wire.Stop{}))
+				} else {
+					require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+				}
+				require.Equal(t, status, p.Exit())
+				require.Regexp(t, `^leaving\n(?s:.*)`+says+`helped\n$`, p.Printed())
+			})
+		}
+	}
+}
+
+// An exit that hangs ends with the next signal. The worker kills the process meanwhile.
+func TestManaged_ExitThatHangs(t *testing.T) {
+	p := start(t, "managed.py:Leaves")
+	require.Equal(t, "null", p.Values(`"hangs"`)[0])
+	require.NoError(t, p.Write(wire.Stop{}))
+	require.Eventually(t, func() bool { return p.Printed() == "leaving\n" }, time.Minute, time.Millisecond)
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, p.Exit())
+	require.Equal(t, "leaving\nhelped\n", p.Printed())
+}
+
+func TestManaged_EntryThatFails(t *testing.T) {
+	for target, want := range map[string][2]string{
+		"Closed": {"ConnectionError", "the engine said no"}, "Quits": {"SystemExit", "3"}, "Half": {"AttributeError", "__aexit__"},
+	} {
+		t.Run(target, func(t *testing.T) {
+			p := greet(t, "tasks", "managed.py:"+target)
+			fault := p.Next().(wire.Fault).Raised
+			require.Equal(t, want[0], fault.Class)
+			require.Contains(t, fault.Message, want[1])
+			require.Equal(t, 65, p.Exit())
+			require.Empty(t, p.Printed(), "neither entered nor left")
+		})
+	}
+	t.Setenv("HOME", t.TempDir())
+	p := greet(t, "tasks", "managed.py:Slow")
+	require.Eventually(t, func() bool { _, err := os.Stat(os.Getenv("HOME") + "/entering"); return err == nil }, time.Minute, time.Millisecond)
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, p.Exit())
+	require.Equal(t, "stopped entering\n", p.Printed())
+}

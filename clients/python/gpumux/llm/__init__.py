@@ -28,7 +28,7 @@ ENGINES = {"vllm": "vllm", "transformers": "transformers", "llama": "xllamacpp"}
 """The package that each engine needs."""
 
 CHAT = "/v1/chat/completions"
-_FIELDS = ("model", "engine", "settings", "prompt", "request")
+_FIELDS = {"model": str, "engine": str, "settings": dict, "prompt": str, "request": dict}
 
 
 class Engine(Protocol):
@@ -66,7 +66,16 @@ class Model:
         unknown = sorted(set(told) - set(_FIELDS))
         if unknown:
             raise ValueError(f"--arg has {', '.join(unknown)}, and may have {', '.join(_FIELDS)}; what the engine takes goes into settings")
+        for name, kind in _FIELDS.items():
+            if not isinstance(told.get(name), (kind, type(None))):
+                raise ValueError(f"--arg: {name} is {told[name]!r:.80}; give {'text' if kind is str else 'an object'}")
         self._prompt, self._request = told.get("prompt"), told.get("request") or {}
+        if self._request.get("stream"):
+            raise ValueError("request has stream, and a result comes whole; leave it out")
+        try:
+            list(_row.parse(self._prompt or ""))
+        except ValueError as error:
+            raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are text") from None
         self._engine: Engine = _engine(told.get("engine"))(told["model"], told.get("settings") or {})
 
     async def __aenter__(self) -> Model:
@@ -130,13 +139,37 @@ def requested(item: Any) -> tuple[str, dict]:
     return item["url"], item["body"]
 
 
+class _Row(string.Formatter):
+    """Puts a row into a prompt. What is no text or number is put as JSON, and null as nothing."""
+
+    def get_field(self, name: str, args: Any, row: Any) -> Any:
+        if name.isdigit():  # which {} is by now
+            return row, name
+        if not isinstance(row, dict):
+            raise Refused(f"400 NoRequest: the prompt needs {name!r}, and the row is no object; {{}} stands for all of it")
+        if name in row:
+            return row[name], name
+        try:
+            return super().get_field(name, args, row)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            has = ", ".join(map(str, row))
+            raise Refused(f"400 NoRequest: the prompt needs {name!r}, and the row has {has}; write {{{{ and }}}} for braces that are text") from None
+
+    def format_field(self, value: Any, how: str) -> Any:
+        if isinstance(value, (bool, dict, list)):
+            value = json.dumps(value, ensure_ascii=False)
+        return super().format_field("" if value is None else value, how)
+
+
+_row = _Row()
+
+
 def fill(prompt: str, row: Any) -> str:
     """The prompt with the row's fields in place of {names}, or the row itself in place of {}."""
     try:
-        return string.Formatter().vformat(prompt, (row,), row if isinstance(row, dict) else {})
-    except (KeyError, IndexError, AttributeError) as error:
-        has = f"has {', '.join(map(str, row))}" if isinstance(row, dict) else "is no object; {} stands for all of it"
-        raise Refused(f"400 NoRequest: the prompt needs {error.args[0]!r}, and the row {has}") from None
+        return _row.vformat(prompt, (), row)
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, Refused) else Refused(f"400 NoRequest: the prompt does not fit the row: {error}") from None
 
 
 def columns(answer: dict) -> dict:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
-from fastapi.routing import APIRoute
+from fastapi import routing
 from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
 
@@ -30,7 +30,9 @@ class _Route(NamedTuple):
 class Served:
     def __init__(self, app: Any) -> None:
         self._app = app
-        self._routes = {route.path: found for route in app.routes if (found := _route(route))}
+        # Newer versions of FastAPI keep the routes of a router in it.
+        routes = getattr(routing, "iter_route_contexts", iter)(app.routes)
+        self._routes = {route.path: found for route in routes if (found := _route(route))}
 
     async def answer(self, url: str, body: dict) -> tuple[int, bytes]:
         route = self._routes.get(url)
@@ -51,17 +53,28 @@ class Served:
 
 
 def _route(route: Any) -> _Route | None:
-    """What to call for a URL whose function takes a model and the request alone."""
-    if not isinstance(route, APIRoute) or "POST" not in route.methods or route.body_field is None:
+    """What to call for a URL whose async function takes a model and the request alone."""
+    field, needs = getattr(route, "body_field", None), getattr(route, "dependant", None)
+    if field is None or needs is None or "POST" not in route.methods:
         return None
-    needs = route.dependant
-    kind = route.body_field.field_info.annotation
+    kind, function = field.field_info.annotation, inspect.unwrap(route.endpoint)
     models = [each for each in (kind, *getattr(kind, "__args__", ())) if isinstance(each, type) and issubclass(each, BaseModel)]
-    others = needs.path_params or needs.query_params or needs.header_params or needs.cookie_params
-    if len(needs.body_params) != 1 or not needs.request_param_name or others or not models:
+    takes = [needs.request_param_name, *(each.name for each in needs.body_params)]
+    if not models or len(takes) != 2 or {*takes} != {*inspect.signature(function).parameters} or not inspect.iscoroutinefunction(function):
         return None
-    fields = {name for model in models for key, field in model.model_fields.items() for name in (key, field.alias or key)}
-    return _Route(inspect.unwrap(route.endpoint), needs.body_params[0].name, needs.request_param_name, TypeAdapter(kind), frozenset(fields))
+    return _Route(function, takes[1], takes[0], TypeAdapter(kind), frozenset(name for model in models for name in _names(model)))
+
+
+def _names(model: type[BaseModel]) -> Iterator[str]:
+    """The names that a model takes for its fields; pydantic ignores the others."""
+    by_name = model.model_config.get("populate_by_name") or model.model_config.get("validate_by_name")
+    for name, field in model.model_fields.items():
+        other = field.validation_alias
+        if other is None or by_name:
+            yield name
+        for each in getattr(other, "choices", [other]):
+            if isinstance(each, str):
+                yield each
 
 
 def _scope(url: str, content: bytes) -> dict:

@@ -48,7 +48,8 @@ class Caller:
         """Whether this process was forked by the task."""
         self._main = threading.get_ident()
         self._loop: Any = None
-        self._entered: Any = None
+        self._awaited: Any = None
+        self._exit: Any = None
         self._window: Window | None = None
         self._cost: Callable[[Any], Any] | None = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
@@ -74,10 +75,11 @@ class Caller:
         if not hasattr(type(task), "__aenter__"):
             return
         try:
-            self._await(task.__aenter__())
+            leave = task.__aexit__
+            self.wait_for(task.__aenter__())
         except BaseException as error:
             raise LoadError(describe(error)) from error
-        self._entered = task
+        self._exit = leave
 
     def run(self, header: dict, body: memoryview) -> None:
         """Run the items of one run, which lie one after the other in body."""
@@ -97,23 +99,39 @@ class Caller:
             self._run = 0
 
     def close(self) -> None:
-        """Cancel what async tasks left running, so their clean-up happens."""
-        loop, self._loop = self._loop, None
+        """Cancel what async tasks left running, so their clean-up happens, and leave a task that was entered."""
+        loop = self._loop
         if loop is None or loop.is_closed():
             return
         import asyncio
 
+        begun = {self._awaited}
         if self._window is not None:
             self._window.closing = True
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        if self._entered is not None:
-            loop.run_until_complete(self._entered.__aexit__(None, None, None))
+            begun |= self._window.tasks()
+        if self._exit is not None:
+            # What the task itself has running may be needed to leave it.
+            self._cancel(begun & asyncio.all_tasks(loop))
+            leave, self._exit = self._exit, None
+            try:
+                self.wait_for(leave(None, None, None))
+            except SystemExit:
+                pass
+            except BaseException as error:
+                sys.excepthook(type(error), error, error.__traceback__)
+        self._cancel(asyncio.all_tasks(loop))
+        self._loop = None
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+        self.ended()
+
+    def _cancel(self, tasks: set) -> None:
+        import asyncio
+
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
     # One item.
 
@@ -152,7 +170,7 @@ class Caller:
     def _one(self, raw: memoryview | Raw) -> bytes | Raw:
         value = self._function(read(raw))
         if type(value) is CoroutineType:
-            value = self._await(value)
+            value = self.wait_for(value)
         return pack(value)
 
     def _alone(self, raw: memoryview | Raw) -> bytes | Raw:
@@ -236,7 +254,7 @@ class Caller:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
         values = self._function([read(raw) for raw in raws])
         if type(values) is CoroutineType:
-            values = self._await(values)
+            values = self.wait_for(values)
         values = rows(values)
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
@@ -288,8 +306,17 @@ class Caller:
 
     # What surrounds a call.
 
-    def _await(self, coroutine: Any) -> Any:
-        return self._events().run_until_complete(coroutine)
+    def wait_for(self, awaitable: Any) -> Any:
+        """What awaitable gives, on the event loop."""
+        import asyncio
+
+        loop = self._events()
+        self._awaited = asyncio.ensure_future(awaitable, loop=loop)
+        try:
+            return loop.run_until_complete(self._awaited)
+        finally:
+            if self._awaited.done():
+                self._awaited = None  # and what it returned or raised
 
     def _events(self) -> Any:
         """The event loop of this process."""

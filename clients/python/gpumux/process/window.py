@@ -67,7 +67,7 @@ class Window:
         self._add(header, body)
         self._wire.begin_run(0)  # its results are posted as they come
         try:
-            loop.run_until_complete(self._serve(loop, (header.get("target"), header.get("task"))))
+            self._caller.wait_for(self._serve(loop, (header.get("target"), header.get("task"))))
         finally:
             loop.remove_reader(self._wire.fileno())
 
@@ -88,6 +88,10 @@ class Window:
             self._news.clear()
             if self._ended:
                 self._answer()
+
+    def tasks(self) -> set:
+        """The tasks of the items that run."""
+        return {item.task for item in self._open}
 
     def _hear(self, function: tuple) -> None:
         """Take the messages that have come, up to one that is not for this function."""
