@@ -250,8 +250,8 @@ func TestManaged_ExitThatHangs(t *testing.T) {
 }
 
 func TestManaged_EntryThatFails(t *testing.T) {
-	for target, want := range map[string][2]string{
-		"Closed": {"ConnectionError", "the engine said no"}, "Quits": {"SystemExit", "3"}, "Half": {"AttributeError", "__aexit__"},
+	for target, want := range map[string][3]string{
+		"Closed": {"ConnectionError", "the engine said no", "helped\n"}, "Quits": {"SystemExit", "3"}, "Half": {"AttributeError", "__aexit__"},
 	} {
 		t.Run(target, func(t *testing.T) {
 			p := greet(t, "tasks", "managed.py:"+target)
@@ -259,7 +259,7 @@ func TestManaged_EntryThatFails(t *testing.T) {
 			require.Equal(t, want[0], fault.Class)
 			require.Contains(t, fault.Message, want[1])
 			require.Equal(t, 65, p.Exit())
-			require.Empty(t, p.Printed(), "neither entered nor left")
+			require.Equal(t, want[2], p.Printed(), "neither entered nor left")
 		})
 	}
 	t.Setenv("HOME", t.TempDir())

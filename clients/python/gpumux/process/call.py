@@ -25,7 +25,7 @@ from .peak import LONG, Peak
 from .raw import Raw
 from .task import LoadError
 from .typed import pack, read, rows, spread
-from .window import Window
+from .window import Window, seen
 from .wire import MAX_FRAME, Wire, items
 
 # Micro-batches that must succeed before a halved limit grows, at first and at most.
@@ -316,6 +316,7 @@ class Caller:
             return loop.run_until_complete(self._awaited)
         finally:
             if self._awaited.done():
+                seen(self._awaited)
                 self._awaited = None  # and what it returned or raised
 
     def _events(self) -> Any:

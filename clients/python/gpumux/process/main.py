@@ -134,15 +134,15 @@ def _serve(wire, ended, forks) -> int:
         hello = _greet(wire)
         if hello is None:
             return 0
-    try:
-        caller.use(task.ready(function))
-    except task.LoadError as error:
-        ended()
-        wire.fault(error.fault)
-        return LOAD
     caller.ended = ended
-    wire.ready(caller.batch, caller.concurrent, kinds)
     try:
+        try:
+            caller.use(task.ready(function))
+        except task.LoadError as error:
+            ended()
+            wire.fault(error.fault)
+            return LOAD
+        wire.ready(caller.batch, caller.concurrent, kinds)
         while True:
             ended()
             message = wire.read()

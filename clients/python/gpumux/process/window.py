@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _running: ContextVar[Optional[_Item]] = ContextVar("gpumux item", default=None)
 
 
+def seen(task: Any) -> None:
+    """Keep asyncio from logging what the task raised."""
+    if not task.cancelled():
+        task.exception()
+
+
 class _Item:
     """An item from its arrival to its answer."""
 
@@ -141,6 +147,7 @@ class Window:
 
     def _end(self, item: _Item, task: Any) -> None:
         if self.closing:
+            seen(task)
             return
         if task.cancelled() or task.exception() is not None:
             # Nothing of _call has run, or what surrounds the function has raised.

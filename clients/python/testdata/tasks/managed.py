@@ -82,6 +82,8 @@ class Leaves:
 
 class Closed:
     async def __aenter__(self):
+        self.helper = asyncio.create_task(Leaves.help(self))
+        await asyncio.sleep(0)
         raise ConnectionError("the engine said no")
 
     async def __aexit__(self, *_):
