@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"os"
 	"regexp"
 	"strconv"
@@ -25,6 +25,12 @@ const modelTask = "gpumux.llm:Model"
 
 // modelStart leaves time to download a model.
 const modelStart = time.Hour
+
+// requestKey is what names a request of a batch.
+const requestKey = "custom_id"
+
+// enginesOwn are the variables that an engine sees with --local.
+var enginesOwn = regexp.MustCompile("^(VLLM|HF|NCCL)_")
 
 // modelArg is the arg of modelTask.
 type modelArg struct {
@@ -91,6 +97,7 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files"} {
 		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
 	}
+	m.when(f.local && changed("task"), "--task names a task of workers; --local runs %s itself", modelTask)
 	m.when(len(files) == 0, "no FILE; give requests, or rows with --prompt")
 	m.when(strings.TrimSpace(arg.Model) == "", "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")
 	if err := m.err(); err != nil {
@@ -102,14 +109,14 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 		}
 	}
 	if arg.Prompt == "" && !changed("key") {
-		f.input.Key = "custom_id"
+		f.input.Key = requestKey
 	}
 	if f.local {
 		task = modelTask
 		f.task.Start = cmp.Or(f.task.Start, gpumux.Duration(modelStart))
 		for _, pair := range os.Environ() {
 			name, _, _ := strings.Cut(pair, "=")
-			if prefixed(name, "VLLM_", "HF_", "NCCL_") && launch.Refused(name) == "" {
+			if enginesOwn.MatchString(name) && launch.Refused(name) == "" {
 				f.task.PassEnv = append(f.task.PassEnv, name)
 			}
 		}
@@ -121,21 +128,12 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 	return cmp.Or(err, f.check(c, []string{task}))
 }
 
-func prefixed(name string, all ...string) bool {
-	for _, begin := range all {
-		if strings.HasPrefix(name, begin) {
-			return true
-		}
-	}
-	return false
-}
-
 // keyValue is a flag that adds to an object. What is no JSON is text.
 func keyValue(to *map[string]json.RawMessage) func(string) error {
 	return func(pair string) error {
 		key, value, isPair := strings.Cut(pair, "=")
 		if !isPair || key == "" {
-			return fmt.Errorf("write KEY=VALUE")
+			return errors.New("write KEY=VALUE, such as max_model_len=8192")
 		}
 		if *to == nil {
 			*to = map[string]json.RawMessage{}
@@ -180,17 +178,16 @@ func batchRow(line []byte) ([]byte, error) {
 		Error    *batchError     `json:"error"`
 	}{ID: "batch_req_" + strconv.FormatInt(r.Index, 10), CustomID: r.Key}
 	response := batchResponse{Status: 200, RequestID: row.ID, Body: r.Value}
-	switch status := []string(nil); {
+	var status []string
+	if r.Fault != nil && strings.HasPrefix(r.Fault.Class, "gpumux.llm.") {
+		status = statusLine.FindStringSubmatch(r.Fault.Message)
+	}
+	switch {
 	case r.Fault == nil:
 		row.Response = &response
+	case status == nil:
+		row.Error = &batchError{string(r.Fault.Kind), r.Fault.Message}
 	default:
-		if strings.HasPrefix(r.Fault.Class, "gpumux.llm.") {
-			status = statusLine.FindStringSubmatch(r.Fault.Message)
-		}
-		if status == nil {
-			row.Error = &batchError{string(r.Fault.Kind), r.Fault.Message}
-			break
-		}
 		response.Status, _ = strconv.Atoi(status[1])
 		response.Body, err = text.Marshal(map[string]any{"error": map[string]any{"message": status[3], "type": status[2], "param": nil, "code": response.Status}})
 		row.Response = &response

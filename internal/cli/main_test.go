@@ -140,6 +140,17 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
 		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
 		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
+		{"ModelOfNothing", []string{"llm"}, []string{"no FILE; give requests, or rows with --prompt", "--model is missing; give the name of a model"}},
+		{"ModelMissing", []string{"llm", "items.jsonl", "--model", " "}, []string{"--model is missing", "see `gpumux llm --help`"}},
+		{"ModelOfAGlob", []string{"llm", "--model", "m", "--glob", "*"}, []string{"--glob does not go with llm; `gpumux map gpumux.llm:Model` takes it"}},
+		{"ModelIn", []string{"llm", "--model", "m", "--in", "items.jsonl"}, []string{"--in does not go with llm", "no FILE"}},
+		{"ModelFresh", []string{"llm", "items.jsonl", "--model", "m", "--mode", "fresh"}, []string{"--mode does not go with llm"}},
+		{"ModelSetting", []string{"llm", "items.jsonl", "--model", "m", "--setting", "x"}, []string{`"x" for "--setting"`, "write KEY=VALUE, such as"}},
+		{"ModelRequest", []string{"llm", "items.jsonl", "--model", "m", "--request", "=x"}, []string{`"=x" for "--request"`, "write KEY=VALUE"}},
+		{"ModelFileMissing", []string{"llm", "none.jsonl", "--model", "m"}, []string{"none.jsonl: no such file", "give JSON lines, .csv or .parquet"}},
+		{"ModelFileBroken", []string{"llm", "broken.jsonl", "--model", "m", "--local"}, []string{"broken.jsonl:3"}},
+		{"ModelOfRows", []string{"llm", "ragged.jsonl", "--model", "m"}, []string{`no field "custom_id"; it has a, b; a request needs it`, "--prompt"}},
+		{"ModelTaskHere", []string{"llm", "items.jsonl", "--model", "m", "--task", "x", "--local"}, []string{"--task names a task of workers; --local runs gpumux.llm:Model itself"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, "", c.args...)

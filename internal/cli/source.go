@@ -318,6 +318,9 @@ func checkKey(err error, m *starter.Map) error {
 		if err = m.CheckKey(); err != nil {
 			err = usage("--key: %v", err)
 		}
+		if err != nil && m.Input.Key == requestKey {
+			err = usage("%v; a request needs it, and what is none needs gpumux llm with --prompt", err)
+		}
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,9 +244,6 @@ func (e *example) checkHere() {
 	}
 }
 
-// The README's commands for the engine without a model.
-func TestLong_LLMPrintsWhatItsReadmeShows(t *testing.T) { newOffline(t, "llm").checkHere() }
-
 // Photographs go from files to labels, with gpumux and by hand.
 func TestStages_ExamplePrintsWhatItsReadmeShows(t *testing.T) {
 	e := newOffline(t, "stages")
@@ -256,35 +252,6 @@ func TestStages_ExamplePrintsWhatItsReadmeShows(t *testing.T) {
 	out, code := e.sh(e.dir, `.venv/bin/python examples/stages/compare.py --ways "gpumux,by hand" --share 0.01 --rounds 1`)
 	require.Zero(t, code)
 	require.Regexp(t, `\nimages    by hand      50 .*\n(.*\n)+middle    by hand      40 `, out)
-}
-
-// An engine that dies costs its requests one retry, and those that it refuses their rows.
-func TestLong_LLMAnEngineThatDiesFailsNoRequest(t *testing.T) {
-	e := newOffline(t, "llm")
-	var requests strings.Builder
-	for i := range 100 {
-		content := fmt.Sprintf("request %d", i)
-		switch i {
-		case 40:
-			content = "die"
-		case 41:
-			content = strings.Repeat("long ", 100)
-		}
-		fmt.Fprintf(&requests, `{"custom_id":"r%d","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":%q}]}}`+"\n",
-			i, content)
-	}
-	e.write("requests.jsonl", requests.String())
-	_, code := e.sh(e.dir, `bin/gpumux map examples/llm/complete.py:Complete --in requests.jsonl --key custom_id --out results.jsonl --local --quiet `+
-		`--slots 1 --option chunk=100 --python .venv/bin/python --arg '{"engine": "imitation", "kill_once": "`+e.path("killed")+`"}'`)
-	require.Equal(t, 1, code, "one failed")
-	require.FileExists(t, e.path("killed"), "the engine died")
-	out, code := e.sh(e.dir, ".venv/bin/python examples/llm/to_openai.py results.jsonl output.jsonl errors.jsonl")
-	require.Zero(t, code)
-	require.Equal(t, "99 completed, 1 failed\n", out)
-	require.Contains(t, e.file("errors.jsonl"), `"custom_id":"r41","response":{"status_code":400`)
-	row := strings.Split(e.file("output.jsonl"), "\n")[40]
-	require.Contains(t, row, `"custom_id":"r40"`)
-	require.Contains(t, row, `"content":"die"`, "the request that it died at")
 }
 
 // goEnvironment lets go build with the caches of the test itself.
