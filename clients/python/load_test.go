@@ -72,7 +72,7 @@ func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
 		{"tasks", "kinds.py:model.nothing", "AttributeError", "kinds.py has no function model.nothing; it has: plain,"},
 		{"tasks", "kinds.py:Refusing", "OSError", "no weights here"},
 		{"tasks", "kinds.py:not_a_function", "TypeError", "not_a_function in kinds.py is a int, which cannot be called"},
-		{"tasks", "kind.py:plain", "FileNotFoundError", "has: faults.py, kinds.py, life.py, noise.py, sibling.py"},
+		{"tasks", "kind.py:plain", "FileNotFoundError", "has: faults.py, kinds.py, life.py, managed.py, noise.py, sibling.py"},
 		{"tasks", "kind:plain", "ModuleNotFoundError", "there is no module kind; "},
 		{"tasks", "kinds.py", "ValueError", "'kinds.py' names no task; write file.py:function or module:function"},
 		{"tasks", "", "ValueError", "names no task"},

@@ -110,8 +110,8 @@ type response struct {
 	Error *struct{ Code, Message string } `json:"error"`
 }
 
-// said is the content of a response that succeeded.
-func (r response) said() string {
+// content is that of a response that succeeded.
+func (r response) content() string {
 	if r.Response == nil || len(r.Response.Body.Choices) == 0 {
 		return ""
 	}
@@ -175,7 +175,7 @@ func TestLLM_Batch(t *testing.T) {
 		require.Equal(t, want.status, r.Response.Status)
 		require.Equal(t, r.ID, r.Response.RequestID)
 		if want.status == 200 {
-			require.Equal(t, want.says, r.said())
+			require.Equal(t, want.says, r.content())
 		} else {
 			require.Equal(t, want.says, r.Response.Body.Error.Type+": "+r.Response.Body.Error.Message)
 			require.Equal(t, want.status, r.Response.Body.Error.Code)
@@ -192,7 +192,7 @@ func TestLLM_Batch(t *testing.T) {
 	l.run(1, args...)
 	l.write("fixed", "")
 	l.run(0, append(args, "--retry")...)
-	require.Equal(t, long, l.responses(l.file("some.out.jsonl"))[1].said())
+	require.Equal(t, long, l.responses(l.file("some.out.jsonl"))[1].content())
 	require.Equal(t, []int{1, 1, 1}, []int{l.calls()["first"], l.calls()["b"], l.calls()["third"]})
 }
 
@@ -244,9 +244,9 @@ func TestLLM_EngineThatDies(t *testing.T) {
 	for i, r := range got {
 		require.Equal(t, fmt.Sprintf("r%d", i), *r.CustomID)
 		require.Equal(t, 200, r.Response.Status)
-		require.Contains(t, []string{fmt.Sprintf("request r%d", i), "die"}, r.said())
+		require.Contains(t, []string{fmt.Sprintf("request r%d", i), "die"}, r.content())
 	}
-	require.Equal(t, "die", got[40].said())
+	require.Equal(t, "die", got[40].content())
 	for word, n := range l.calls() {
 		require.LessOrEqual(t, n, 2, word)
 	}
@@ -254,7 +254,7 @@ func TestLLM_EngineThatDies(t *testing.T) {
 	require.Equal(t, 1, l.calls()["r99"])
 }
 
-// What Ctrl-C or a kill stops goes on by the same command. Other settings are another map.
+// What Ctrl-C or a kill stops goes on by the same command. Other settings: another map.
 func TestLLM_GoesOn(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestLLM_Files(t *testing.T) {
 	require.NoError(t, errors.Join(err, to.Close()))
 	l.write("requests.jsonl.gz", packed.String())
 	p := l.run(0, l.here("requests.jsonl.gz", "--out", "-")...)
-	require.Equal(t, "HF_TOKEN VLLM_X", l.responses(p.stdout.String())[0].said())
+	require.Equal(t, "HF_TOKEN VLLM_X", l.responses(p.stdout.String())[0].content())
 	require.NotContains(t, p.stderr.String(), "HF_TOKEN")
 
 	l.write("empty.jsonl", "")
@@ -329,7 +329,7 @@ func TestLLM_OnWorkers(t *testing.T) {
 	for i, task := range []string{"llm", "other"} {
 		require.Equal(t, 1, running[i].code(), &running[i].stderr)
 		got := l.responses(l.file(task + ".out.jsonl"))
-		require.Equal(t, []string{task, "wait", ""}, []string{got[0].said(), got[1].said(), got[2].said()})
+		require.Equal(t, []string{task, "wait", ""}, []string{got[0].content(), got[1].content(), got[2].content()})
 		require.Equal(t, 400, got[2].Response.Status)
 		require.JSONEq(t, fmt.Sprintf(`{"model":"some/model","n":%d}`, i), string(got[0].Response.Body.Asked))
 		id := regexp.MustCompile(`map (\S+): 3 items`).FindStringSubmatch(running[i].stderr.String())

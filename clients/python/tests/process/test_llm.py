@@ -54,9 +54,11 @@ class Requests(unittest.TestCase):
 
     def test_prompt_that_does_not_fit_its_row(self):
         for prompt, row, words in [
-            ("{text}", {"a": 1, "b": 2}, ["'text'", "the row has a, b;", "{{"]), ("{text}", "a row", ["'text'", "is no object; {} stands for all of it"]),
+            ("{text}", {"a": 1, "b": 2}, ["'text'", "the row has a, b;", "{{"]),
+            ("{text}", "a row", ["'text'", "is no object; {} stands for all of it"]),
             ('{"a": 1}', {"b": 1}, ["'\"a\"'", "{{"]), ("{a[2]}", {"a": [1]}, ["'a[2]'"]), ("{a[b]}", {"a": {"c": 1}}, ["'a[b]'"]),
-            ("{a.b}", {"a": 1}, ["'a.b'"]), ("{a[b]}", {"a": "text"}, ["'a[b]'"]), ("{a:.2f}", {"a": "text"}, ["does not fit the row", "format code"]),
+            ("{a.b}", {"a": 1}, ["'a.b'"]), ("{a[b]}", {"a": "text"}, ["'a[b]'"]),
+            ("{a:.2f}", {"a": "text"}, ["does not fit the row", "format code"]),
         ]:
             with self.subTest(prompt), self.assertRaises(Refused) as raised:
                 fill(prompt, row)
