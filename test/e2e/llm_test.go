@@ -181,8 +181,8 @@ func TestLLM_Batch(t *testing.T) {
 			require.Equal(t, want.status, r.Response.Body.Error.Code)
 		}
 	}
-	require.JSONEq(t, `{"model":"some/model","temperature":0,"user":"joe","stop":["."]}`, string(got[0].Response.Body.Asked))
-	require.JSONEq(t, `{"model":"some/model","temperature":1,"user":"joe","stop":null}`, string(got[8].Response.Body.Asked), "what the request says goes")
+	require.JSONEq(t, `{"temperature":0,"user":"joe","stop":["."]}`, string(got[0].Response.Body.Asked))
+	require.JSONEq(t, `{"temperature":1,"user":"joe","stop":null}`, string(got[8].Response.Body.Asked), "what the request says goes")
 	require.Equal(t, map[string]int{"prompt_tokens": 2, "completion_tokens": 3}, got[0].Response.Body.Usage)
 	require.Equal(t, "once\n", l.file("started"))
 	require.Equal(t, "once\n", l.file("stopped"))
@@ -307,7 +307,7 @@ func TestLLM_Files(t *testing.T) {
 	require.JSONEq(t, `{"key":"a","usage":"{\"prompt_tokens\":1,\"completion_tokens\":2}"}`, string(l.lines(l.file("rows.jsonl"))[0]["value"]))
 
 	p = l.run(2, "llm", "requests.jsonl", "--model", "m", "--local", "--python", filepath.Join(venv(t), "bin", "python"), "--engine", "vlm", "--out", "x.jsonl")
-	require.Contains(t, p.stderr.String(), "there is no engine 'vlm'; write vllm or llama, or module:Class of your own")
+	require.Contains(t, p.stderr.String(), "there is no engine 'vlm'; write vllm or transformers or llama, or module:Class of your own")
 }
 
 // Workers run the model by its name in their file, for several maps at the same time. The
@@ -331,7 +331,7 @@ func TestLLM_OnWorkers(t *testing.T) {
 		got := l.responses(l.file(task + ".out.jsonl"))
 		require.Equal(t, []string{task, "wait", ""}, []string{got[0].content(), got[1].content(), got[2].content()})
 		require.Equal(t, 400, got[2].Response.Status)
-		require.JSONEq(t, fmt.Sprintf(`{"model":"some/model","n":%d}`, i), string(got[0].Response.Body.Asked))
+		require.JSONEq(t, fmt.Sprintf(`{"n":%d}`, i), string(got[0].Response.Body.Asked))
 		id := regexp.MustCompile(`map (\S+): 3 items`).FindStringSubmatch(running[i].stderr.String())
 		require.Len(t, id, 2, &running[i].stderr)
 		require.Equal(t, l.file(task+".out.jsonl"), l.run(1, "results", id[1], "--openai").stdout.String())

@@ -15,7 +15,7 @@ The map's --arg says what to load:
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import os
 import string
@@ -118,11 +118,8 @@ def _engine(name: str | None) -> Any:
     if name is not None and name not in ENGINES:
         raise ValueError(f"there is no engine {name!r}; write {' or '.join(ENGINES)}, or module:Class of your own")
     for each in [name] if name else ENGINES:
-        try:
+        if importlib.util.find_spec(ENGINES[each]):
             return importlib.import_module("gpumux.llm." + each).Engine
-        except ModuleNotFoundError as error:
-            if error.name != ENGINES[each]:
-                raise
     wanted = f"the engine {name} is not" if name else "no engine is"
     packages = ENGINES[name] if name else "vllm, transformers or xllamacpp"
     raise ModuleNotFoundError(f"{wanted} installed for {sys.executable}: install {packages} there, or give another Python by --python or venv")

@@ -190,23 +190,25 @@ class Task(unittest.TestCase):
     def test_engines(self):
         with self.assertRaisesRegex(ValueError, "no engine 'vlm'; write vllm or transformers or llama, or module:Class"):
             llm._engine("vlm")
-        with mock.patch.dict(llm.ENGINES, {"vllm": "no_such_package", "llama": "nor_this"}, clear=True):
-            for name, missing in [("vllm", "the engine vllm is not .* install no_such_package there"), (None, "no engine is .* install vllm, transformers or xllamacpp there")]:
-                def absent(module, package=None):
-                    package = llm.ENGINES[module.rpartition(".")[2]]
-                    raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-
-                with mock.patch.object(llm.importlib, "import_module", absent), self.assertRaisesRegex(ModuleNotFoundError, missing) as raised:
+        with mock.patch.dict(llm.ENGINES, {"vllm": "no_such_package", "llama": "nor_this", "transformers": "nor_that"}):
+            for name, missing in [
+                ("vllm", "the engine vllm is not .* install no_such_package there"),
+                (None, "no engine is .* install vllm, transformers or xllamacpp there"),
+            ]:
+                with self.assertRaisesRegex(ModuleNotFoundError, missing) as raised:
                     llm._engine(name)
                 self.assertIn(sys.executable, str(raised.exception))
                 self.assertIn("--python", str(raised.exception))
-
-            def broken(module):
-                raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-            with mock.patch.object(llm.importlib, "import_module", broken), self.assertRaises(ModuleNotFoundError) as raised:
-                llm._engine(None)
-            self.assertEqual(raised.exception.name, "torch", "an engine that is there and cannot be imported says why")
+        # The first of those that are installed, though others lack more than their own package.
+        with mock.patch.dict(llm.ENGINES, {"vllm": "no_such_package", "transformers": "nor_that", "llama": "own_engine"}):
+            module = types.ModuleType("gpumux.llm.llama")
+            module.Engine = Imitation
+            sys.modules["own_engine"].__spec__ = importlib.util.spec_from_loader("own_engine", None)
+            with mock.patch.dict(sys.modules, {"gpumux.llm.llama": module}):
+                self.assertIs(llm._engine(None), Imitation)
+        with mock.patch.dict(llm.ENGINES, vllm="json"), mock.patch.dict(sys.modules, vllm=None), self.assertRaises(ModuleNotFoundError) as raised:
+            llm._engine("vllm")
+        self.assertRegex(raised.exception.name, "^vllm", "one that cannot be imported says why")
 
     def test_own_engine(self):
         with tempfile.TemporaryDirectory() as folder:
