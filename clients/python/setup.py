@@ -27,7 +27,7 @@ def version(said: str) -> str:
 
 setup(
     version=version(os.environ.get("GPUMUX_VERSION", "dev")),
-    packages=["gpumux", "gpumux.client", "gpumux.process", "gpumux.process.child"],
+    packages=["gpumux", "gpumux.client", "gpumux.llm", "gpumux.process", "gpumux.process.child"],
     package_data={"gpumux": ["py.typed"]},
     data_files=[("bin", ["../../bin/wheel/gpumux"])],
     cmdclass={"bdist_wheel": Wheel},

@@ -52,8 +52,8 @@ of JSON lines, CSV or Parquet, and results are as of gpumux map, with text, fini
 completion_tokens of each.
 
 An engine of the Python environment runs the model: vLLM, transformers, or llama.cpp (xllamacpp) on a CPU. A
-request may have what the engine's own server takes, and gets what that answers. One that it refuses, or in
-which a field is unknown, costs its own row. --setting says how the engine runs, by the engine's names.
+request may have what the engine's own server takes, and gets what that answers. One that it refuses costs its
+row; so does one with a field that vLLM or transformers would ignore. --setting goes to the engine.
 
 It is a map of the task gpumux.llm:Model, as which a worker's file names it (default llm), with that map's
 flags; see gpumux map. An engine starts once per slot. Its memory follows from --memory, its GPUs from

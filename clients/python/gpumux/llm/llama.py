@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import xllamacpp
 
+from . import Refused
+
 _SETTINGS = {"parallel": 8, "max_model_len": 4096, "threads": 1}
 
 
@@ -22,6 +24,8 @@ class Engine:
         unknown = sorted(set(settings) - set(_SETTINGS))
         if unknown:
             raise ValueError(f"settings: llama has no {', '.join(unknown)}; it has {', '.join(_SETTINGS)}")
+        if not os.path.isfile(model):
+            raise FileNotFoundError(f"there is no file {model} in {os.getcwd()}; llama loads a GGUF file")
         told = {**_SETTINGS, **settings}
         params = xllamacpp.CommonParams()
         params.model.path, params.n_parallel = model, told["parallel"]
@@ -38,7 +42,6 @@ class Engine:
         self._ways = {
             "/v1/chat/completions": self._server.handle_chat_completions,
             "/v1/completions": self._server.handle_completions,
-            "/v1/embeddings": self._server.handle_embeddings,
         }
 
     async def stop(self) -> None:
@@ -51,7 +54,10 @@ class Engine:
         way = self._ways.get(url)
         if way is None:
             return 404, b"{}"
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, way, dict(body))
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, way, dict(body))
+        except ValueError as error:
+            raise Refused(f"400 invalid_request_error: {error}") from None
         if "error" in answer:
             return answer["error"].get("code", 500), json.dumps(answer).encode()
         answer.pop("timings", None)
