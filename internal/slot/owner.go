@@ -107,7 +107,7 @@ func (o *owner) retire(kindly bool, why string) {
 	if p.session.End(kindly, o.o.Grace) && kindly {
 		o.o.Notices.Warn(o.o.Log, fmt.Sprintf("after their last item, processes of a task do not end by themselves; each is killed after %s", o.o.Grace),
 			zap.String("task", p.session.Task.Name), zap.String("advice", "let the task join its threads, or make them"+
-				" daemons (threading.Thread(daemon=True)), and let its exit handlers return"))
+				" daemons (threading.Thread(daemon=True)), and let its exit handlers and __aexit__ return"))
 	}
 	began := time.Now()
 	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {

@@ -32,7 +32,7 @@ class Imitation:
     most = 8
 
     def __init__(self, model, settings):
-        self.context = settings.get("max_model_len", 64)
+        self.context, self.died = settings.get("max_model_len", 64), False
 
     async def start(self):
         with open(os.path.join(here, "started"), "a") as f: f.write("once\n")
@@ -42,7 +42,7 @@ class Imitation:
         with open(os.path.join(here, "stopped"), "a") as f: f.write("once\n")
 
     def dead(self):
-        return False
+        return self.died
 
     async def answer(self, url, body):
         assert self.started
@@ -50,6 +50,9 @@ class Imitation:
             return 404, b'{"detail":"Not Found"}'
         text = body["messages"][-1]["content"]
         words = text.split()
+        if text == "poison":
+            self.died = True
+            return 500, b'{"error":{"message":"the engine broke","type":"EngineDeadError"}}'
         if text == "raise":
             raise RuntimeError("no answer")
         if text == "variables":
@@ -252,6 +255,19 @@ func TestLLM_EngineThatDies(t *testing.T) {
 	}
 	require.Equal(t, 1, l.calls()["r0"])
 	require.Equal(t, 1, l.calls()["r99"])
+}
+
+// A request of which the engine dies whenever it is asked is found among the others.
+func TestLLM_RequestThatKills(t *testing.T) {
+	l := newLLM(t)
+	l.write("requests.jsonl", chat("a", "one")+chat("b", "two")+chat("c", "poison")+chat("d", "four"))
+	l.run(1, l.here("requests.jsonl", "--out", "out.jsonl")...)
+	got := l.responses(l.file("out.jsonl"))
+	require.Equal(t, []string{"one", "two", "", "four"}, []string{got[0].content(), got[1].content(), got[2].content(), got[3].content()})
+	require.Equal(t, "crash", got[2].Error.Code)
+	require.Contains(t, got[2].Error.Message, "exit status 70: the engine is dead, and its process ends: ")
+	require.Contains(t, got[2].Error.Message, "the engine broke")
+	require.Greater(t, strings.Count(l.file("started"), "once"), 1)
 }
 
 // What Ctrl-C or a kill stops goes on by the same command. Other settings: another map.
