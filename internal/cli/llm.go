@@ -70,11 +70,11 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 		_ = flags.MarkHidden(name)
 	}
 	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
-	flags.StringVar(&arg.Engine, "engine", "", "vllm, transformers, llama, or module:Class of your own (default: the first that is installed)")
+	flags.StringVar(&arg.Engine, "engine", "", "vllm, transformers or llama (default: the first that is installed)")
 	flags.Func("setting", "`KEY=VALUE` for the engine, such as max_model_len=8192; may be given again", keyValue(&arg.Settings))
 	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
 	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))
-	flags.StringVar(&task, "task", "llm", "the name of gpumux.llm:Model in the worker's file")
+	flags.StringVar(&task, "task", "", "the task, with --local also a class of your own made of gpumux.llm.Model (default llm, with --local gpumux.llm:Model)")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, files []string) error {
@@ -97,7 +97,6 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files"} {
 		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
 	}
-	m.when(f.local && changed("task"), "--task names a task of workers; --local runs %s itself", modelTask)
 	m.when(len(files) == 0, "no FILE; give requests, or rows with --prompt")
 	m.when(strings.TrimSpace(arg.Model) == "", "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")
 	if err := m.err(); err != nil {
@@ -112,7 +111,7 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 		f.input.Key = requestKey
 	}
 	if f.local {
-		task = modelTask
+		task = cmp.Or(task, modelTask)
 		f.task.Start = cmp.Or(f.task.Start, gpumux.Duration(modelStart))
 		for _, pair := range os.Environ() {
 			name, _, _ := strings.Cut(pair, "=")
@@ -125,7 +124,7 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 		}
 	}
 	f.input.Arg, _ = text.Marshal(arg)
-	return cmp.Or(err, f.check(c, []string{task}))
+	return cmp.Or(err, f.check(c, []string{cmp.Or(task, "llm")}))
 }
 
 // keyValue is a flag that adds to an object. What is no JSON is text.

@@ -150,7 +150,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ModelFileMissing", []string{"llm", "none.jsonl", "--model", "m"}, []string{"none.jsonl: no such file", "give JSON lines, .csv or .parquet"}},
 		{"ModelFileBroken", []string{"llm", "broken.jsonl", "--model", "m", "--local"}, []string{"broken.jsonl:3"}},
 		{"ModelOfRows", []string{"llm", "ragged.jsonl", "--model", "m"}, []string{`no field "custom_id"; it has a, b; a request needs it`, "--prompt"}},
-		{"ModelTaskHere", []string{"llm", "items.jsonl", "--model", "m", "--task", "x", "--local"}, []string{"--task names a task of workers; --local runs gpumux.llm:Model itself"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, "", c.args...)

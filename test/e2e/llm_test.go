@@ -70,6 +70,11 @@ class Imitation:
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         asked = {name: value for name, value in body.items() if name != "messages"}
         return 200, json.dumps({"choices": [choice], "usage": usage, "asked": asked}).encode()
+
+import gpumux.llm
+
+class Mine(gpumux.llm.Model):
+    engine = Imitation
 `
 
 // llm is a folder with an engine of one's own.
@@ -86,7 +91,7 @@ func newLLM(t *testing.T) *llm {
 // here are the words of a command that asks the engine on this machine.
 func (l *llm) here(more ...string) []string {
 	python := filepath.Join(venv(l.t), "bin", "python")
-	return append([]string{"llm", "--model", "some/model", "--engine", "engine:Imitation", "--local", "--python", python}, more...)
+	return append([]string{"llm", "--model", "some/model", "--task", "engine.py:Mine", "--local", "--python", python}, more...)
 }
 
 func chat(id, content string) string {
@@ -323,7 +328,7 @@ func TestLLM_Files(t *testing.T) {
 	require.JSONEq(t, `{"key":"a","usage":"{\"prompt_tokens\":1,\"completion_tokens\":2}"}`, string(l.lines(l.file("rows.jsonl"))[0]["value"]))
 
 	p = l.run(2, "llm", "requests.jsonl", "--model", "m", "--local", "--python", filepath.Join(venv(t), "bin", "python"), "--engine", "vlm", "--out", "x.jsonl")
-	require.Contains(t, p.stderr.String(), "there is no engine 'vlm'; write vllm or transformers or llama, or module:Class of your own")
+	require.Contains(t, p.stderr.String(), "there is no engine 'vlm'; write vllm or transformers or llama")
 }
 
 // Workers run the model by its name in their file, for several maps at the same time. The
@@ -331,13 +336,13 @@ func TestLLM_Files(t *testing.T) {
 func TestLLM_OnWorkers(t *testing.T) {
 	l := newLLM(t)
 	l.at(newSite(t))
-	l.write("worker.yaml", "store: file://"+l.path("store")+"\npools: [{name: host, devices: cpu, slots: 2}]\ntasks: {llm: {python: \"gpumux.llm:Model\", venv: "+
-		venv(t)+"}, other: {python: \"gpumux.llm:Model\", venv: "+venv(t)+"}}\n")
+	l.write("worker.yaml", "store: file://"+l.path("store")+"\npools: [{name: host, devices: cpu, slots: 2}]\ntasks: {llm: {python: \"engine.py:Mine\", venv: "+
+		venv(t)+"}, other: {python: \"engine.py:Mine\", venv: "+venv(t)+"}}\n")
 	worker := l.begin("worker", "-f", "worker.yaml")
 	var running []*program
 	for i, task := range []string{"llm", "other"} {
 		l.write(task+".jsonl", chat("a", task)+chat("b", "wait")+chat("c", strings.Repeat("long ", 70)))
-		running = append(running, l.begin("llm", task+".jsonl", "--model", "some/model", "--engine", "engine:Imitation", "--task", task, "--pool", "host",
+		running = append(running, l.begin("llm", task+".jsonl", "--model", "some/model", "--task", task, "--pool", "host",
 			"--request", fmt.Sprintf("n=%d", i), "--out", task+".out.jsonl"))
 	}
 	rig.Wait(t, func() bool { return l.calls()["llm"] == 1 && l.calls()["other"] == 1 }, time.Minute, 20*time.Millisecond, "both run")

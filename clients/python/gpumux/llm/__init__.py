@@ -7,7 +7,7 @@ server does that, in this process and without a socket, so it takes and answers 
 The map's --arg says what to load:
 
     {"model": "Qwen/Qwen3-8B",              what the engine loads: a name on a hub, a folder or a file
-     "engine": "vllm",                      vllm, transformers, llama, or module:Class; default: the first that is installed
+     "engine": "vllm",                      vllm, transformers or llama; default: the first that is installed
      "settings": {"max_model_len": 8192},   the engine's own, by its own names
      "prompt": "Summarize: {text}",         items are rows in place of requests, and this is asked of each
      "request": {"temperature": 0}}         what each request has that does not say otherwise
@@ -59,8 +59,18 @@ class Failed(RuntimeError):
 class Model:
     """The task. Its engine is loaded once per process, and batches by itself what it has in flight."""
 
+    engine: Any = None
+    """The class of an Engine of one's own, in a class made of this one."""
+    model: str | None = None
+    settings: dict | None = None
+    """In a class made of this one: what --arg cannot change any more."""
+
     def __init__(self) -> None:
         told = gpumux.arg()
+        if self.model is not None and isinstance(told or {}, dict):
+            told = {"model": self.model, **(told or {})}
+            if told["model"] != self.model or told.get("settings") or told.get("engine"):
+                raise ValueError(f"{type(self).__name__} is {self.model!r} with settings of its own; give that as --model, and no --setting and no --engine")
         if not isinstance(told, dict) or not isinstance(told.get("model"), str):
             raise ValueError('name a model: gpumux llm --model NAME, or --arg with {"model": "Qwen/Qwen3-8B"}')
         unknown = sorted(set(told) - set(_FIELDS))
@@ -76,7 +86,9 @@ class Model:
             list(_row.parse(self._prompt or ""))
         except ValueError as error:
             raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are text") from None
-        self._engine: Engine = _engine(told.get("engine"))(told["model"], told.get("settings") or {})
+        if self.engine is not None and told.get("engine"):
+            raise ValueError(f"{type(self).__name__} has an engine of its own; leave --engine out")
+        self._engine: Engine = (self.engine or _engine(told.get("engine")))(told["model"], self.settings or told.get("settings") or {})
 
     async def __aenter__(self) -> Model:
         await self._engine.start()
@@ -111,12 +123,8 @@ class Model:
 
 def _engine(name: str | None) -> Any:
     """The class of an engine, of the first that is installed without a name."""
-    module, _, own = (name or "").partition(":")
-    if own:
-        sys.path.insert(0, os.getcwd())
-        return getattr(importlib.import_module(module), own)
     if name is not None and name not in ENGINES:
-        raise ValueError(f"there is no engine {name!r}; write {' or '.join(ENGINES)}, or module:Class of your own")
+        raise ValueError(f"there is no engine {name!r}; write {' or '.join(ENGINES)}")
     for each in [name] if name else ENGINES:
         if importlib.util.find_spec(ENGINES[each]):
             return importlib.import_module("gpumux.llm." + each).Engine

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 import types
 import unittest
 from typing import Union
@@ -123,19 +122,18 @@ class Imitation:
         return answer
 
 
+class Mine(Model):
+    engine = Imitation
+
+
 class Task(unittest.TestCase):
     def setUp(self):
-        module = types.ModuleType("own_engine")
-        module.Imitation = Imitation
-        for each in (mock.patch.dict(sys.modules, own_engine=module), mock.patch.object(sys, "path", sys.path[:])):
-            each.start()
-            self.addCleanup(each.stop)
         concurrent = Model.__call__.__gpumux_concurrent__
         self.addCleanup(setattr, Model.__call__, "__gpumux_concurrent__", concurrent)
 
     def model(self, **arg):
-        with mock.patch.object(gpumux, "_arg", [{"model": "m", "engine": "own_engine:Imitation", **arg}]):
-            return Model()
+        with mock.patch.object(gpumux, "_arg", [{"model": "m", **arg}]):
+            return Mine()
 
     def test_arg(self):
         for arg, words in [
@@ -188,7 +186,9 @@ class Task(unittest.TestCase):
             self.assertIn("engine died", str(stderr.write.call_args_list))
 
     def test_engines(self):
-        with self.assertRaisesRegex(ValueError, "no engine 'vlm'; write vllm or transformers or llama, or module:Class"):
+        with self.assertRaisesRegex(ValueError, "Mine has an engine of its own; leave --engine out"):
+            self.model(engine="vllm")
+        with self.assertRaisesRegex(ValueError, "no engine 'vlm'; write vllm or transformers or llama"):
             llm._engine("vlm")
         with mock.patch.dict(llm.ENGINES, {"vllm": "no_such_package", "llama": "nor_this", "transformers": "nor_that"}):
             for name, missing in [
@@ -203,26 +203,24 @@ class Task(unittest.TestCase):
         with mock.patch.dict(llm.ENGINES, {"vllm": "no_such_package", "transformers": "nor_that", "llama": "own_engine"}):
             module = types.ModuleType("gpumux.llm.llama")
             module.Engine = Imitation
-            sys.modules["own_engine"].__spec__ = importlib.util.spec_from_loader("own_engine", None)
-            with mock.patch.dict(sys.modules, {"gpumux.llm.llama": module}):
+            package = types.ModuleType("own_engine")
+            package.__spec__ = importlib.util.spec_from_loader("own_engine", None)
+            with mock.patch.dict(sys.modules, {"gpumux.llm.llama": module, "own_engine": package}):
                 self.assertIs(llm._engine(None), Imitation)
         with mock.patch.dict(llm.ENGINES, vllm="json"), mock.patch.dict(sys.modules, vllm=None), self.assertRaises(ModuleNotFoundError) as raised:
             llm._engine("vllm")
         self.assertRegex(raised.exception.name, "^vllm", "one that cannot be imported says why")
 
-    def test_own_engine(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.addCleanup(os.chdir, os.getcwd())
-            os.chdir(folder)
-            with open("engine_of_test.py", "w") as file:
-                file.write("class Own:\n    pass\n")
-            importlib.invalidate_caches()
-            self.assertEqual(llm._engine("engine_of_test:Own").__name__, "Own")
-            self.addCleanup(sys.modules.pop, "engine_of_test")
-            with self.assertRaisesRegex(AttributeError, "Other"):
-                llm._engine("engine_of_test:Other")
-            with self.assertRaisesRegex(ModuleNotFoundError, "no_such_engine"):
-                llm._engine("no_such_engine:Own")
+    def test_a_model_that_nobody_can_change(self):
+        class Ours(Mine):
+            model, settings = "ours", {"a": 1}
+
+        for arg in (None, {}, {"model": "ours"}, {"request": {"n": 1}}):
+            with mock.patch.object(gpumux, "_arg", [arg]):
+                self.assertEqual(Ours()._engine.made, ("ours", {"a": 1}))
+        for arg in ({"model": "theirs"}, {"settings": {"trust_remote_code": True}}, {"engine": "vllm"}):
+            with mock.patch.object(gpumux, "_arg", [arg]), self.assertRaisesRegex(ValueError, "Ours is 'ours' with settings of its own"):
+                Ours()
 
 
 if fastapi:
