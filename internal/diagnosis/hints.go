@@ -31,7 +31,7 @@ func hint(e Evidence, d Diagnosis) string {
 		if e.Foreign != "" {
 			return foreignHint(e)
 		}
-		return "the task could not be loaded; start its file with the same interpreter to see the error, then start the map again"
+		return "the task could not be loaded; mend that, then start the map again"
 	case gpumux.FaultCrash:
 		return deathHint(e)
 	}
@@ -47,6 +47,9 @@ func foreignHint(e Evidence) string {
 }
 
 func smaller(e Evidence) string {
+	if e.Loading {
+		return "a smaller model"
+	}
 	if e.Batch > 0 {
 		return "a smaller micro-batch (@gpumux.batch)"
 	}
