@@ -307,7 +307,7 @@ if __name__ == "__main__":
 
 WORKER = """
 pools: [{{name: cpu, devices: cpu, slots: 1}}]
-store: {store}
+store: file://{store}
 tasks:
   llm: {{python: "gpumux.llm:Model", interpreter: {python}, env: {{VLLM_CPU_KVCACHE_SPACE: "1", HF_HUB_OFFLINE: "1"}}}}
 """
@@ -337,7 +337,7 @@ class Figures(Check):
             to.write(WORKER.format(store=self.path("store"), python=sys.executable))
         server = self.start(GPUMUX, "dev", "--no-worker", "--headless", "--port", port, "--data", self.path("data-" + model))
         self.wait_for("the server", lambda: "Ctrl-C stops" in self.log())
-        self.environment.update(TEMPORAL_ADDRESS="127.0.0.1:" + port, GPUMUX_STORE=self.path("store"))
+        self.environment.update(TEMPORAL_ADDRESS="127.0.0.1:" + port, GPUMUX_STORE="file://" + self.path("store"))
         worker = self.start(GPUMUX, "worker", "-f", self.path("worker.yaml"))
         command = lambda name, file: [GPUMUX, "llm", file, "--model", os.path.join(FOLDER, model), "--pool", "cpu", "--out", self.out, "--id", name,
                                       *flags({**SETTINGS, "served_model_name": [model]})]
