@@ -89,8 +89,8 @@ type Fault struct {
 	// that took longer than they may, by index, where that is known.
 	Concurrent bool    `json:"-"`
 	Late       []int64 `json:"-"`
-	// Starts is how many starts in a row have failed in the slot.
-	Starts int `json:"-"`
+	// Again says that the task's last start in the slot was over the budget, too.
+	Again bool `json:"-"`
 	// Repeated says that another call has the same death, where it counts.
 	Repeated bool `json:"-"`
 	// Suspect says that the device may be to blame, as far as the last words tell.

@@ -66,7 +66,7 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 	}
 	f.register(c)
 	flags := c.Flags()
-	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "keep", "mode", "fresh", "output", "files", "exact"} {
+	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "keep", "mode", "fresh", "output", "files", "openai", "exact"} {
 		_ = flags.MarkHidden(name)
 	}
 	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
@@ -81,11 +81,11 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 		if err := f.checkModel(c, files, arg, task); err != nil {
 			return err
 		}
+		f.openAI = arg.Prompt == "" && !names.Table(f.out)
 		r, err := newMapRun(a, f)
 		if err != nil {
 			return err
 		}
-		r.out.openAI = arg.Prompt == "" && !names.Table(f.out)
 		return r.run(c.Context())
 	}
 	return c
@@ -97,6 +97,7 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files"} {
 		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
 	}
+	m.when(c.ArgsLenAtDash() >= 0, "-- does not go with llm; give FILEs before the flags or behind them")
 	m.when(len(files) == 0, "no FILE; give requests, or rows with --prompt")
 	m.when(strings.TrimSpace(arg.Model) == "", "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")
 	if err := m.err(); err != nil {
@@ -138,10 +139,7 @@ func keyValue(to *map[string]json.RawMessage) func(string) error {
 			*to = map[string]json.RawMessage{}
 		}
 		if !json.Valid([]byte(value)) {
-			quoted, err := text.Marshal(value)
-			if err != nil {
-				return err
-			}
+			quoted, _ := text.Marshal(value) // text always encodes
 			value = string(quoted)
 		}
 		(*to)[key] = json.RawMessage(value)
@@ -159,11 +157,6 @@ type batchResponse struct {
 	Body      json.RawMessage `json:"body"`
 }
 
-type batchError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
 // batchRow is a result as a line of the output of OpenAI's batches.
 func batchRow(line []byte) ([]byte, error) {
 	r, err := results.Parse(line)
@@ -174,7 +167,8 @@ func batchRow(line []byte) ([]byte, error) {
 		ID       string          `json:"id"`
 		CustomID json.RawMessage `json:"custom_id"`
 		Response *batchResponse  `json:"response"`
-		Error    *batchError     `json:"error"`
+		// Error is of a request that the engine did not answer.
+		Error map[string]string `json:"error"`
 	}{ID: "batch_req_" + strconv.FormatInt(r.Index, 10), CustomID: r.Key}
 	response := batchResponse{Status: 200, RequestID: row.ID, Body: r.Value}
 	var status []string
@@ -185,14 +179,11 @@ func batchRow(line []byte) ([]byte, error) {
 	case r.Fault == nil:
 		row.Response = &response
 	case status == nil:
-		row.Error = &batchError{string(r.Fault.Kind), r.Fault.Message}
+		row.Error = map[string]string{"code": string(r.Fault.Kind), "message": r.Fault.Message}
 	default:
 		response.Status, _ = strconv.Atoi(status[1])
-		response.Body, err = text.Marshal(map[string]any{"error": map[string]any{"message": status[3], "type": status[2], "param": nil, "code": response.Status}})
+		response.Body, _ = text.Marshal(map[string]any{"error": map[string]any{"message": status[3], "type": status[2], "param": nil, "code": response.Status}})
 		row.Response = &response
-	}
-	if err != nil {
-		return nil, err
 	}
 	out, err := text.Marshal(row)
 	return bytes.TrimSpace(out), err

@@ -149,7 +149,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ModelRequest", []string{"llm", "items.jsonl", "--model", "m", "--request", "=x"}, []string{`"=x" for "--request"`, "write KEY=VALUE"}},
 		{"ModelFileMissing", []string{"llm", "none.jsonl", "--model", "m"}, []string{"none.jsonl: no such file", "give JSON lines, .csv or .parquet"}},
 		{"ModelFileBroken", []string{"llm", "broken.jsonl", "--model", "m", "--local"}, []string{"broken.jsonl:3"}},
-		{"ModelOfRows", []string{"llm", "ragged.jsonl", "--model", "m"}, []string{`no field "custom_id"; it has a, b; a request needs it`, "--prompt"}},
+		{"ModelOfRows", []string{"llm", "ragged.jsonl", "--model", "m"}, []string{`no field "custom_id"; it has a, b; a request of a batch has it`, "--prompt"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, "", c.args...)

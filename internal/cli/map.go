@@ -102,7 +102,7 @@ func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
 	onScreen := report.IsTerminal(a.Stdout)
 	var err error
 	r.out, err = chooseOutput(f.out, a.Stdout, f.json, onScreen)
-	r.out.exact = f.exact
+	r.out.exact, r.out.openAI = f.exact, f.openAI
 	if err == nil && r.out.path != "" && !f.detach && slices.ContainsFunc(f.source.in, func(in string) bool { return takesFile(in, cmp.Or(f.out, "x")) }) {
 		err = usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
 	}

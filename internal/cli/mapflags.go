@@ -34,7 +34,7 @@ type mapFlags struct {
 	// keep are the stages whose values stay.
 	keep []string
 	// unordered writes each result to standard output as soon as it is there.
-	detach, retry, json, quiet, exact, unordered bool
+	detach, retry, json, quiet, exact, unordered, openAI bool
 }
 
 // taskFlags say where and how a task runs; checkInput completes what they fill.
@@ -133,6 +133,7 @@ func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 	flags.StringVar(&f.files, "files", "", filesUsage)
 	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
+	flags.BoolVar(&f.openAI, "openai", false, openAIUsage)
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
 }
@@ -149,6 +150,7 @@ const (
 	attemptsUsage  = "how often an item that raises is tried"
 	filesUsage     = "a `folder` for files that items keep with gpumux.save, as <index>/<name> (default with --local: ./ID.files; else they stay in the store)"
 	quietUsage     = "no progress and no summary"
+	openAIUsage    = "of a map of requests: lines in the form of OpenAI's batches"
 	unorderedUsage = "each result as soon as it is there, in any order (map: with --out -; results: with --follow)"
 )
 

@@ -40,7 +40,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines or .parquet; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", filesUsage)
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
-	c.Flags().BoolVar(&f.openAI, "openai", false, "of a map of requests: lines in the form of OpenAI's batches")
+	c.Flags().BoolVar(&f.openAI, "openai", false, openAIUsage)
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
 	registerExact(c.Flags(), &f.exact)

@@ -319,7 +319,7 @@ func checkKey(err error, m *starter.Map) error {
 			err = usage("--key: %v", err)
 		}
 		if err != nil && m.Input.Key == requestKey {
-			err = usage("%v; a request needs it, and what is none needs gpumux llm with --prompt", err)
+			err = usage("%v; a request of a batch has it, and rows of another form need --prompt of gpumux llm, and their own --key", err)
 		}
 	}
 	return err

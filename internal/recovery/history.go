@@ -58,7 +58,7 @@ func (h *History) Clone() History {
 // item that is not stored runs in each attempt, and so ends no row of faults.
 func (h *History) Ran(index int64, stored bool) {
 	if h.Avoid = nil; stored {
-		h.Blameless, h.Refused = 0, 0
+		h.Blameless, h.Refused, h.Starts = 0, 0, 0
 	}
 	delete(h.Suspects, index)
 }
@@ -113,8 +113,8 @@ func (h *History) Next(fault *gpumux.Fault, c Chunk) Decision {
 	case fault.Kind == gpumux.FaultBadInput || e.waits:
 	case fault.Op == "start":
 		h.Starts++
-		if e.starts = h.Starts; overfull(fault) {
-			e.starts = max(h.Starts, fault.Starts) // other chunks have seen the same
+		if e.starts = h.Starts; fault.Again {
+			e.starts = max(h.Starts, maxSlowStarts) // perhaps for another chunk
 		}
 	case c.Open:
 		index, e.item = h.died(fault, c)

@@ -39,7 +39,7 @@ func TestRules(t *testing.T) {
 		"no start, slow":                 {before: History{Starts: 1}, fault: start(gpumux.FaultTimeout), chunk: one, rule: 5, index: -1},
 		"no start, five times":           {before: History{Starts: 4}, fault: start(gpumux.FaultCrash), chunk: larger, rule: 5, index: -1},
 		"no start within the budget":     {fault: start(gpumux.FaultBudget), chunk: larger, rule: 3, index: -1},
-		"none in the slot":               {fault: gpumux.Fault{Kind: gpumux.FaultBudget, Op: "start", Starts: 2}, chunk: one, rule: 5, index: -1},
+		"none in the slot":               {fault: gpumux.Fault{Kind: gpumux.FaultBudget, Op: "start", Again: true}, chunk: one, rule: 5, index: -1},
 		"no start on a full host":        {before: History{Starts: 3}, fault: start(gpumux.FaultHostOOM), chunk: larger, rule: 3, index: -1},
 		"no start for memory":            {before: History{Starts: 1}, fault: start(gpumux.FaultDeviceOOM), chunk: larger, rule: 4, index: -1},
 		"no start for memory, one pool":  {before: History{Starts: 1}, fault: start(gpumux.FaultDeviceOOM), chunk: one, rule: 5, index: -1},

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/template"
@@ -133,7 +134,7 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 		j.owner.abandon(err, "its file system does not answer")
 		return nil, err
 	}
-	j.owner.failures = 0
+	j.owner.failures, j.owner.overfull = 0, ""
 	j.slot.enter(Ready, "task loaded")
 	level := zap.InfoLevel
 	if j.fresh {
@@ -184,8 +185,11 @@ func (a *admission) unready(ctx context.Context, child *template.Child, d *death
 	}
 	d.evidence.Loading = true
 	fault := j.judge.diagnose(j.owner.process, d)
+	fault.Op, fault.Alone = "start", true
 	j.owner.failures++
-	fault.Op, fault.Alone, fault.Starts = "start", true, j.owner.failures
+	if fault.Kind == gpumux.FaultBudget {
+		fault.Again, j.owner.overfull = j.owner.overfull == j.task.Name, j.task.Name
+	}
 	j.owner.retire(false, "did not get ready")
 	return nil, fault
 }

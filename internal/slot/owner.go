@@ -29,6 +29,8 @@ type owner struct {
 	ownSet    bool
 	process   *occupant
 	failures  int
+	// overfull is the task whose last start was over the budget.
+	overfull string
 	// job is under way; nil: none is. clearing is the request to end the process that is.
 	job      *job
 	clearing *request

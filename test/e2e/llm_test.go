@@ -148,7 +148,7 @@ func TestLLM_Batch(t *testing.T) {
 	long := strings.Repeat("long ", 9) + "b"
 	l.write("requests.jsonl", chat("a", "hello a")+chat("b", long)+`{"text":"a row"}`+"\n"+chat("a", "twice")+
 		strings.Replace(chat("", "nameless"), `"custom_id":"",`, "", 1)+strings.Replace(chat("get", "x"), "POST", "GET", 1)+
-		strings.Replace(chat("where", "x"), "/v1/chat/completions", "/v1/nowhere", 1)+chat("broken", "raise")+
+		strings.Replace(chat("where", "x"), "/v1/chat/completions", "/v1/embeddings", 1)+chat("broken", "raise")+
 		strings.Replace(chat("own", "own"), `"body":{`, `"body":{"temperature":1,"stop":null,`, 1))
 	args := l.here("requests.jsonl", "--out", "out.jsonl", "--setting", "max_model_len=8", "--request", "temperature=0", "--request", "user=joe",
 		"--request", `stop=["."]`)
@@ -166,7 +166,7 @@ func TestLLM_Batch(t *testing.T) {
 		{"a", 200, "twice"},
 		{"-", 200, "nameless"},
 		{"get", 400, "NoRequest: its method is 'GET', and a batch has POST alone"},
-		{"where", 404, "Error: the engine has no POST /v1/nowhere for this model"},
+		{"where", 404, "Error: the engine has no POST /v1/embeddings for this model"},
 		{"broken", 0, "no answer"},
 		{"own", 200, "own"},
 	} {
@@ -230,7 +230,7 @@ func TestLLM_Rows(t *testing.T) {
 	p = l.run(2, l.here("rows.csv", "--prompt", "{text", "--out", "r.jsonl")...)
 	require.Contains(t, p.stderr.String(), "ValueError: prompt: expected '}' before end of string; write {{ and }} for braces that are text")
 	p = l.run(2, l.here("rows.csv", "--out", "r.jsonl")...)
-	require.Contains(t, p.stderr.String(), "what is none needs gpumux llm with --prompt")
+	require.Contains(t, p.stderr.String(), "rows of another form need --prompt of gpumux llm")
 }
 
 // An engine that dies fails no request, and none is asked twice that was answered before.

@@ -22,12 +22,18 @@ import string
 import sys
 from typing import Any, Protocol
 
+from _string import formatter_field_name_split
+
 import gpumux
 
 ENGINES = {"vllm": "vllm", "transformers": "transformers", "llama": "xllamacpp"}
 """The package that each engine needs."""
 
 CHAT = "/v1/chat/completions"
+URLS = (
+    CHAT, "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/score", "/v1/rerank", "/v2/rerank", "/score", "/rerank", "/pooling", "/classify",
+)
+"""What a request may ask for. A server has more, which steers it."""
 _FIELDS = {"model": str, "engine": str, "settings": dict, "prompt": str, "request": dict}
 
 
@@ -71,6 +77,8 @@ class Model:
             told = {"model": self.model, **(told or {})}
             if told["model"] != self.model or told.get("settings") or told.get("engine"):
                 raise ValueError(f"{type(self).__name__} is {self.model!r} with settings of its own; give that as --model, and no --setting and no --engine")
+        elif self.settings is not None:
+            raise ValueError(f"{type(self).__name__} has settings, and needs a model beside them")
         if not isinstance(told, dict) or not isinstance(told.get("model"), str):
             raise ValueError('name a model: gpumux llm --model NAME, or --arg with {"model": "Qwen/Qwen3-8B"}')
         unknown = sorted(set(told) - set(_FIELDS))
@@ -88,11 +96,15 @@ class Model:
             raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are text") from None
         if self.engine is not None and told.get("engine"):
             raise ValueError(f"{type(self).__name__} has an engine of its own; leave --engine out")
-        self._engine: Engine = (self.engine or _engine(told.get("engine")))(told["model"], self.settings or told.get("settings") or {})
+        self._engine: Engine = (self.engine or _engine(told.get("engine")))(told["model"], (told.get("settings") if self.model is None else self.settings) or {})
 
     async def __aenter__(self) -> Model:
         await self._engine.start()
-        type(self).__call__.__gpumux_concurrent__ = self._engine.most  # type: ignore[attr-defined]
+        most = self._engine.most
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"the engine's most is {most!r}; give how many requests it takes at the same time")
+        if type(self).__call__ is Model.__call__:
+            Model.__call__.__gpumux_concurrent__ = most  # type: ignore[attr-defined]
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -141,6 +153,8 @@ def requested(item: Any) -> tuple[str, dict]:
         raise Refused(f"400 NoRequest: its method is {item['method']!r}, and a batch has POST alone")
     if item["body"].get("stream"):
         raise Refused("400 NoRequest: a batch has no streams; leave body.stream out")
+    if item["url"] not in URLS:
+        raise Refused(f"404 NoRequest: a request is for one of {', '.join(URLS)}, not {item['url']}")
     return item["url"], item["body"]
 
 
@@ -148,15 +162,19 @@ class _Row(string.Formatter):
     """Puts a row into a prompt. What is no text or number is put as JSON, and null as nothing."""
 
     def get_field(self, name: str, args: Any, row: Any) -> Any:
+        if isinstance(row, dict) and name in row:
+            return row[name], name
         if name.isdigit():  # which {} is by now
             return row, name
         if not isinstance(row, dict):
             raise Refused(f"400 NoRequest: the prompt needs {name!r}, and the row is no object; {{}} stands for all of it")
-        if name in row:
-            return row[name], name
+        first, rest = formatter_field_name_split(name)
         try:
-            return super().get_field(name, args, row)
-        except (KeyError, IndexError, TypeError, AttributeError):
+            value = row[first]
+            for _, key in rest:
+                value = value[key]
+            return value, first
+        except (KeyError, IndexError, TypeError):
             has = ", ".join(map(str, row))
             raise Refused(f"400 NoRequest: the prompt needs {name!r}, and the row has {has}; write {{{{ and }}}} for braces that are text") from None
 

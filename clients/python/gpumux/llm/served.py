@@ -11,8 +11,10 @@ import json
 from typing import Any, Callable, Iterator, NamedTuple
 
 from fastapi import routing
+from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from . import Refused
 
@@ -44,12 +46,24 @@ class Served:
             raise Refused(f"400 UnknownField: the engine's POST {url} has no {', '.join(unknown)}, and would ignore it; it has {known}")
         try:
             given = route.type.validate_python(body)
-            scope = _scope(url, b"")
-            response = await route.function(**{route.body: given, route.request: Request({**scope, "app": self._app})})
-            return response.status_code, response.body
         except Exception:
             # The whole server says what is wrong, in its own words.
             return await post(self._app, url, body)
+        request = Request({**_scope(url, b""), "app": self._app})
+        try:
+            response = await route.function(**{route.body: given, route.request: request})
+        except Exception as error:
+            handlers = self._app.exception_handlers
+            handler = next((handlers[kind] for kind in type(error).__mro__ if kind in handlers), None)
+            if handler is None:
+                raise
+            response = handler(request, error)
+            response = await response if inspect.isawaitable(response) else response
+        if not isinstance(response, Response):
+            response = JSONResponse(jsonable_encoder(response))
+        if isinstance(response, StreamingResponse):
+            return response.status_code, b"".join([bytes(part) async for part in response.body_iterator])
+        return response.status_code, response.body
 
 
 def _route(route: Any) -> _Route | None:

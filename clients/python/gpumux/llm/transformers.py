@@ -1,7 +1,7 @@
 """The server of `transformers serve`, in one process and on one device.
 
-Owns what it is told of the slot, and refuses fields that it would ignore. Settings are its flags by their names, with underscores;
-continuous_batching is on where there is a GPU, unless they say otherwise. Ran with transformers 5.19 on a CPU.
+Owns what it is told of the slot, and refuses fields that it would ignore. Settings are its flags by their names, with underscores. With
+continuous_batching it samples all requests as the first one asks. Ran with transformers 5.19 on a CPU.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ class _Server(Serve):
 
 class Engine:
     def __init__(self, model: str, settings: dict) -> None:
-        batches, budget = torch.cuda.is_available(), gpumux.slot().memory
-        own: dict[str, Any] = {"continuous_batching": batches}
-        if batches and budget is not None:
+        budget, batches = gpumux.slot().memory, bool(settings.get("continuous_batching"))
+        if batches and budget is not None and torch.cuda.is_available():
             # It takes its share of what is free on the whole device.
-            own["cb_max_memory_percent"] = round(0.8 * min(1, budget / torch.cuda.mem_get_info()[1]), 3)
-        self._model, self._settings = model, {**own, **settings}
-        self.most = 256 if self._settings["continuous_batching"] else 1
+            settings = {"cb_max_memory_percent": round(0.8 * min(1, budget / torch.cuda.mem_get_info()[1]), 3), **settings}
+        self._model, self._settings = model, settings
+        self.most = 256 if batches else 1
 
     async def start(self) -> None:
         server: Any = _Server(force_model=self._model, non_blocking=True, **self._settings)
@@ -39,6 +38,7 @@ class Engine:
         self._ignored = {url: handler._unused_fields for url, handler in handlers.items()}
 
     async def stop(self) -> None:
+        self._server._generation_state.shutdown()
         self._server.reset_loaded_models()
 
     def dead(self) -> bool:

@@ -27,7 +27,9 @@ CHAT = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body
 class Requests(unittest.TestCase):
     def test_line_of_a_batch(self):
         self.assertEqual(requested(CHAT), ("/v1/chat/completions", {"messages": []}))
-        self.assertEqual(requested({"url": "/x", "body": {"stream": False}}), ("/x", {"stream": False}))
+        self.assertEqual(requested({"url": "/score", "body": {"stream": False}}), ("/score", {"stream": False}))
+        with self.assertRaisesRegex(Refused, "404 NoRequest: a request is for one of .*, not /load_model"):
+            requested({"url": "/load_model", "body": {}})
 
     def test_what_is_no_request(self):
         for item, word in [
@@ -49,6 +51,9 @@ class Requests(unittest.TestCase):
             with self.subTest(prompt):
                 self.assertEqual(fill(prompt, row), want)
         self.assertEqual(fill("{}, {}", "a row"), "a row, a row")
+        self.assertEqual(fill("{2020} {order.items}", {"2020": 7, "order": {"items": "pens"}}), "7 pens", "a row's own before Python's")
+        with self.assertRaisesRegex(Refused, "the prompt needs 'order.values'"):
+            fill("{order.values}", {"order": {}})
         self.assertEqual(fill("{:>3}", 7), "  7")
 
     def test_prompt_that_does_not_fit_its_row(self):
@@ -168,6 +173,13 @@ class Task(unittest.TestCase):
             "start", (url, {"temperature": 0, "n": 2, "messages": []}), (url, {"model": "adapter", "temperature": 0, "n": 1}),
             (url, {"temperature": 0, "n": 1, "messages": []}), "stop",
         ])
+
+    def test_how_many_at_a_time(self):
+        for most in (0, None, "many", True, -1):
+            model = self.model()
+            model._engine.most = most
+            with self.assertRaisesRegex(ValueError, "the engine's most is .*; give how many requests"):
+                asyncio.run(model.__aenter__())
 
     def test_rows(self):
         model = self.model(prompt="Say {text}")
