@@ -41,7 +41,6 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 
 func (f *mapFlags) checkOut(m *mistakes) {
 	same := slices.ContainsFunc(f.source.in, func(in string) bool { return sameFile(in, f.out) })
-	m.when(f.openAI && names.Table(f.out), "--openai goes with JSON lines; name --out .jsonl")
 	m.when(same, "--out %s is the input itself; name another file", f.out)
 }
 

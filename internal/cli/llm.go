@@ -23,11 +23,11 @@ import (
 // modelTask is the task that comes with the package for Python.
 const modelTask = "gpumux.llm:Model"
 
-// modelStart leaves time to download a model.
-const modelStart = time.Hour
-
 // requestKey is what names a request of a batch.
 const requestKey = "custom_id"
+
+// notOfModels are flags of map that llm is without.
+var notOfModels = []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files", "openai"}
 
 // enginesOwn are the variables that an engine sees with --local.
 var enginesOwn = regexp.MustCompile("^(VLLM|HF|NCCL)_")
@@ -66,7 +66,7 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 	}
 	f.register(c)
 	flags := c.Flags()
-	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "keep", "mode", "fresh", "output", "files", "openai", "exact"} {
+	for _, name := range notOfModels {
 		_ = flags.MarkHidden(name)
 	}
 	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
@@ -94,7 +94,7 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, task string) (err error) {
 	var m mistakes
 	changed := c.Flags().Changed
-	for _, name := range []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files"} {
+	for _, name := range notOfModels {
 		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
 	}
 	m.when(c.ArgsLenAtDash() >= 0, "-- does not go with llm; give FILEs before the flags or behind them")
@@ -113,7 +113,7 @@ func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, ta
 	}
 	if f.local {
 		task = cmp.Or(task, modelTask)
-		f.task.Start = cmp.Or(f.task.Start, gpumux.Duration(modelStart))
+		f.task.Start = cmp.Or(f.task.Start, gpumux.Duration(time.Hour)) // it may download the model
 		for _, pair := range os.Environ() {
 			name, _, _ := strings.Cut(pair, "=")
 			if enginesOwn.MatchString(name) && launch.Refused(name) == "" {

@@ -109,7 +109,7 @@ func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
 	if r.out.path == "" && onScreen {
 		a.console.NoStatus() // the rows would garble it
 	}
-	return r, err
+	return r, cmp.Or(err, r.out.suits(f.out))
 }
 
 func (r *mapRun) run(ctx context.Context) (err error) {

@@ -72,21 +72,7 @@ class Model:
     """In a class made of this one: what --arg cannot change any more."""
 
     def __init__(self) -> None:
-        told = gpumux.arg()
-        if self.model is not None and isinstance(told or {}, dict):
-            told = {"model": self.model, **(told or {})}
-            if told["model"] != self.model or told.get("settings") or told.get("engine"):
-                raise ValueError(f"{type(self).__name__} is {self.model!r} with settings of its own; give that as --model, and no --setting and no --engine")
-        elif self.settings is not None:
-            raise ValueError(f"{type(self).__name__} has settings, and needs a model beside them")
-        if not isinstance(told, dict) or not isinstance(told.get("model"), str):
-            raise ValueError('name a model: gpumux llm --model NAME, or --arg with {"model": "Qwen/Qwen3-8B"}')
-        unknown = sorted(set(told) - set(_FIELDS))
-        if unknown:
-            raise ValueError(f"--arg has {', '.join(unknown)}, and may have {', '.join(_FIELDS)}; what the engine takes goes into settings")
-        for name, kind in _FIELDS.items():
-            if not isinstance(told.get(name), (kind, type(None))):
-                raise ValueError(f"--arg: {name} is {told[name]!r:.80}; give {'text' if kind is str else 'an object'}")
+        told = self._told()
         self._prompt, self._request = told.get("prompt"), told.get("request") or {}
         if self._request.get("stream"):
             raise ValueError("request has stream, and a result comes whole; leave it out")
@@ -94,9 +80,30 @@ class Model:
             list(_row.parse(self._prompt or ""))
         except ValueError as error:
             raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are text") from None
+        make = self.engine or _engine(told.get("engine"))
+        self._engine: Engine = make(told["model"], told.get("settings") or {})
+
+    def _told(self) -> dict:
+        """The arg, checked, with what the class says itself."""
+        told, name = gpumux.arg(), type(self).__name__
+        if self.model is not None and isinstance(told or {}, dict):
+            told = {"model": self.model, **(told or {})}
+            if told["model"] != self.model or told.get("settings") or told.get("engine"):
+                raise ValueError(f"{name} is {self.model!r} with settings of its own; give that as --model, and no --setting and no --engine")
+            told["settings"] = self.settings
+        elif self.settings is not None:
+            raise ValueError(f"{name} has settings, and needs a model beside them")
+        if not isinstance(told, dict) or not isinstance(told.get("model"), str):
+            raise ValueError('name a model: gpumux llm --model NAME, or --arg with {"model": "Qwen/Qwen3-8B"}')
+        unknown = sorted(set(told) - set(_FIELDS))
+        if unknown:
+            raise ValueError(f"--arg has {', '.join(unknown)}, and may have {', '.join(_FIELDS)}; what the engine takes goes into settings")
+        for field, kind in _FIELDS.items():
+            if not isinstance(told.get(field), (kind, type(None))):
+                raise ValueError(f"--arg: {field} is {told[field]!r:.80}; give {'text' if kind is str else 'an object'}")
         if self.engine is not None and told.get("engine"):
-            raise ValueError(f"{type(self).__name__} has an engine of its own; leave --engine out")
-        self._engine: Engine = (self.engine or _engine(told.get("engine")))(told["model"], (told.get("settings") if self.model is None else self.settings) or {})
+            raise ValueError(f"{name} has an engine of its own; leave --engine out")
+        return told
 
     async def __aenter__(self) -> Model:
         await self._engine.start()
@@ -118,19 +125,17 @@ class Model:
         return columns(answer)
 
     async def _answer(self, url: str, body: dict) -> Any:
-        error: Exception | None = None
-        status, content = 500, b""
         try:
             status, content = await self._engine.answer(url, {**self._request, **body})
-        except Exception as raised:
-            error = raised
-        if self._engine.dead():
-            # An exception would fail what is in flight. It runs again when the process ends.
-            print(f"the engine is dead, and its process ends: {error or content.decode('utf-8', 'replace')}", file=sys.stderr, flush=True)
-            os._exit(70)
-        if error is not None:
-            raise error
-        return judged(status, content, url)
+            return judged(status, content, url)
+        except Refused:
+            raise
+        except Exception as error:
+            if self._engine.dead():
+                # An exception would fail what is in flight. It runs again when the process ends.
+                print(f"the engine is dead, and its process ends: {error}", file=sys.stderr, flush=True)
+                os._exit(70)
+            raise
 
 
 def _engine(name: str | None) -> Any:
