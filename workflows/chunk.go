@@ -25,7 +25,7 @@ func (s *stage) hand(ctx workflow.Context, at int, size int64) bool {
 	size, bytes := s.fits(s.todo[at], size)
 	if inHistory {
 		if err := s.e.budget.full(ctx, s.e, bytes); err != nil {
-			s.e.fail(err)
+			s.e.fail(ctx, err)
 			return false
 		}
 	}
@@ -153,7 +153,7 @@ func (s *stage) dispatch(ctx workflow.Context, piece contract.Piece, forced bool
 		s.inFlight--
 		e.budget.release()
 		e.changed = true
-		e.fail(err)
+		e.fail(ctx, err)
 		if e.onChange != nil {
 			e.onChange(ctx)
 		}

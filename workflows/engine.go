@@ -197,16 +197,17 @@ func (s *stage) requeue(ctx workflow.Context, piece contract.Piece) {
 		err := contract.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
 		s.inFlight--
 		s.e.changed = true
-		if s.e.fail(err); err == nil {
+		if s.e.fail(ctx, err); err == nil {
 			piece.Work = work
 			s.requeue(ctx, piece)
 		}
 	})
 }
 
-// fail ends the run with an error, unless another has already, or it was cancelled.
-func (e *engine) fail(err error) {
-	if err != nil && e.fault == nil && !temporal.IsCanceledError(err) {
+// fail ends the run with an error, unless it ends already: a chunk that is cancelled
+// between two attempts says why the first of them ended.
+func (e *engine) fail(ctx workflow.Context, err error) {
+	if err != nil && e.fault == nil && ctx.Err() == nil && !temporal.IsCanceledError(err) {
 		e.fault = unwrapFault(err)
 	}
 }

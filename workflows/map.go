@@ -133,7 +133,7 @@ func (e *engine) checkLater(ctx workflow.Context) {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			found, err := s.askEdition(ctx, s.in.Task)
 			s.in.Edition, e.changed = cmp.Or(s.in.Edition, found.Edition), true
-			e.fail(err)
+			e.fail(ctx, err)
 		})
 	}
 }
