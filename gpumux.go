@@ -122,9 +122,6 @@ type MapInput struct {
 	// Output is the results file: a blob URL or a key in the workers' store. Default: a file
 	// in a folder of the map's run.
 	Output string `json:"output,omitempty"`
-	// Reduce is the name of a task that makes one value of a pair [a, b] and is associative;
-	// the map makes one of all values with it. Failed items are left out.
-	Reduce string `json:"reduce,omitempty"`
 	// Key names a field of the items, which is copied into their results; null where an item
 	// lacks it. WithItem copies the whole item.
 	Key      string `json:"key,omitempty"`

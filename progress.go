@@ -1,7 +1,6 @@
 package gpumux
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -18,12 +17,6 @@ type Summary struct {
 	// they are at most InlineItems and InlineBytes.
 	Output  string   `json:"output,omitempty"`
 	Results []Result `json:"results,omitempty"`
-	// Reduced is the value that MapInput.Reduce made; if it is large, it lies at
-	// ReducedOutput.
-	Reduced       json.RawMessage `json:"reduced,omitempty"`
-	ReducedOutput string          `json:"reducedOutput,omitempty"`
-	// ReduceFault says why there is none, although the items themselves are done.
-	ReduceFault *Fault `json:"reduceFault,omitempty"`
 	// Busy is the time that slots spent on items, summed.
 	Busy Duration `json:"busy"`
 	// Elapsed is the time from the start of the workflow to its end.
@@ -141,7 +134,6 @@ func Advice(stages []StageProgress) string {
 }
 
 // RungBacklog is the work left on a rung of a map's ladder: a pool, or one device of it.
-// A reduce in a slot counts as one item.
 type RungBacklog struct {
 	Rung  string `json:"rung"`
 	Items int64  `json:"items"`
@@ -154,7 +146,6 @@ const (
 	PhaseIndexing Phase = "indexing"
 	PhaseRunning  Phase = "running"
 	PhaseMerging  Phase = "merging"
-	PhaseReducing Phase = "reducing"
 	PhaseDone     Phase = "done"
 )
 

@@ -75,7 +75,7 @@ var limits = map[string]object{
 	"task": {{"minLength", 1}, {"maxLength", MaxName}}, "edition": {{"maxLength", MaxName}},
 	"items": {{"maxItems", InlineItems}}, "source": {{"maxLength", MaxKey}}, "output": {{"maxLength", MaxKey}},
 	"ladder": {{"maxItems", MaxRungs}}, "chunk": {{"minimum", 0}, {"maximum", MaxChunk}}, "window": {{"minimum", 0}, {"maximum", MaxWindow}},
-	"attempts": {{"minimum", 0}, {"maximum", MaxAttempts}}, "reduce": {{"maxLength", MaxName}}, "key": {{"maxLength", MaxName}},
+	"attempts": {{"minimum", 0}, {"maximum", MaxAttempts}}, "key": {{"maxLength", MaxName}},
 	"priority": {{"minimum", 0}, {"maximum", 5}}, "fairnessKey": {{"maxLength", 64}}, "fairnessWeight": {{"minimum", 0}, {"maximum", 1000}},
 }
 

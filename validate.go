@@ -103,10 +103,6 @@ func (in MapInput) Validate() error {
 		bad.Add("argFile", "stands for arg; give one of them")
 	}
 	in.validateFailures(bad)
-	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.Add("reduce", "%.200q is no name of a task", in.Reduce)
-	}
-	bad.longest("reduce", in.Reduce, MaxName)
 	if in.Priority < 0 || in.Priority > 5 {
 		bad.Add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}

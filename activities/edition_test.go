@@ -130,22 +130,6 @@ func (changing) Run(context.Context, Call, calls.Work) error {
 	return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "bbbbbb", Message: "the code is another"}
 }
 
-// A reduce task has one edition, as the map's task has: the edition at the time when the
-// map asked for the task.
-func TestReduce_HasOneEdition(t *testing.T) {
-	runner := &coded{edition: "aaaaaa"}
-	l := newLab(t, runner)
-	in := contract.ReduceInput{Reduce: "join", Edition: "aaaaaa", Output: l.merged(`"a"`, `"b"`, `"c"`)}
-	_, err := l.env.ExecuteActivity("reduce", in)
-	require.NoError(t, err)
-	runner.edition = "bbbbbb"
-	_, err = l.env.ExecuteActivity("reduce", in)
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	require.True(t, app.NonRetryable())
-	require.ErrorContains(t, err, "the code is another")
-}
-
 func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	l := newLab(t, &coded{})
 	l.env.RegisterActivityWithOptions(checked(l.pool.findEdition), activity.RegisterOptions{Name: "edition"})

@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -51,13 +50,11 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	}
 	before := objects()
 
-	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
 	for _, key := range []string{"store.json", sourceKey, source.Index, "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
 		for _, name := range []string{key, l.store.Objects.Locate(key)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{
 				"pool gpumux.RunChunk":     contract.Chunk{Task: "t", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: parts},
-				"pool gpumux.Reduce":       contract.ReduceInput{Reduce: "t", Results: large, Key: contract.ReducedOf(parts)},
 				"light gpumux.IndexSource": contract.IndexInput{Source: "items.jsonl", Index: contract.SourceIndexOf(parts)},
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},

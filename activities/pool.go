@@ -47,11 +47,10 @@ type Pool struct {
 	Saving func() (saved func())
 }
 
-// Register registers RunChunk, FindEdition and Reduce.
+// Register registers RunChunk and FindEdition.
 func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.runChunk), activity.RegisterOptions{Name: contract.RunChunk})
 	r.RegisterActivityWithOptions(checked(p.findEdition), activity.RegisterOptions{Name: contract.FindEdition})
-	r.RegisterActivityWithOptions(checked(p.reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
 func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {

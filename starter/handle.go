@@ -29,7 +29,7 @@ type Handle struct {
 	Items int64
 	// Edition is the task's edition when the map was started; see Map.
 	Edition string
-	// Changed is the stage with which an EntryChanged begins, or their number: the reduce.
+	// Changed is the stage with which an EntryChanged begins.
 	Changed int
 	// Output is the key of its results file, if it has one.
 	Output string

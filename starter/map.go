@@ -101,11 +101,10 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Mode        gpumux.Mode
 		Timeout     string
 		Attempts    int
-		Reduce      string         `json:",omitempty"`
 		Key         string         `json:",omitempty"`
 		WithItem    bool           `json:",omitempty"`
 		Stages      []gpumux.Stage `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Reduce, in.Key, in.WithItem, nil}
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Key, in.WithItem, nil}
 	edition := m.Edition
 	for _, s := range in.Stages {
 		options.Stages = append(options.Stages, gpumux.Stage{Ladder: s.Ladder, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts})
@@ -119,7 +118,7 @@ func (m *Map) Identify() (id, fingerprint string) {
 }
 
 // changed is the first stage whose code is of another edition than in began, the edition
-// of a run: len(Stages) is the reduce. It is -1 where none is, or that is not known.
+// of a run. It is -1 where none is, or that is not known.
 func (m *Map) changed(began string) int {
 	if began == "" || m.Edition == "" || began == m.Edition {
 		return -1
@@ -130,7 +129,7 @@ func (m *Map) changed(began string) int {
 			return i
 		}
 	}
-	return len(m.Input.Stages) // there was a reduce
+	return -1
 }
 
 func digest(v any) string {

@@ -109,21 +109,6 @@ func TestRunning_InASelectorHasNoResultTooMany(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2}, seen)
 }
 
-func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
-	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		large := json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes/2) + `"`)
-		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: large}}}, nil
-	}}
-	env := run(t, w, func(ctx workflow.Context) (*gpumux.Fault, error) {
-		mapped, err := workflows.Map[int, string](ctx, gpumux.MapInput{Task: "square", Reduce: "m:join", Chunk: 1}, []int{0, 1})
-		return mapped.Summary.ReduceFault, err
-	})
-	var fault gpumux.Fault
-	require.NoError(t, env.GetWorkflowResult(&fault))
-	require.Equal(t, "the values have 512.1KiB, more than the 512KiB that travel inline", fault.Message)
-	require.Contains(t, fault.Hint, "MapSource")
-}
-
 func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 	for want, in := range map[string]gpumux.MapInput{
 		"items: are an argument of Map":           {Source: "x.jsonl"},

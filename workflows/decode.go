@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/gpumux/gpumux"
@@ -20,21 +19,6 @@ func Decode[T any](raw json.RawMessage) (value T, err error) {
 		return value, errorOf(fault)
 	}
 	return value, nil
-}
-
-// Reduced is the value that the Reduce of a map made. Its error is the ReduceFault, if
-// there is one, or says that the value is too large to be in the summary, which names its
-// object as ReducedOutput.
-func Reduced[T any](summary gpumux.Summary) (value T, err error) {
-	switch {
-	case summary.ReduceFault != nil:
-		return value, errorOf(summary.ReduceFault)
-	case summary.ReducedOutput != "":
-		return value, invalid(fmt.Errorf("the value of the reduce has more than %s; it is at %s", gpumux.Size(gpumux.InlineBytes), summary.ReducedOutput))
-	case summary.Reduced == nil:
-		return value, invalid(errors.New("the input of the map names no reduce"))
-	}
-	return Decode[T](summary.Reduced)
 }
 
 // fit decodes a value, or says why it does not fit T.

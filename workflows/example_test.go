@@ -129,9 +129,9 @@ func ExampleMapSourceAsync() {
 		if err != nil {
 			return "", err
 		}
-		sum := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "square", Source: gpumux.ValuesOf(parsed.Output), Reduce: "add"})
+		square := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "square", Source: gpumux.ValuesOf(parsed.Output)})
 		slow := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "parse:slow", Source: gpumux.FailedOf(parsed.Output)})
-		squares, err := sum.Get(ctx)
+		squares, err := square.Get(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -139,8 +139,7 @@ func ExampleMapSourceAsync() {
 		if err != nil {
 			return "", err
 		}
-		total, err := workflows.Reduced[int](squares)
-		return fmt.Sprintf("squares %d, parsed again %d", total, again.Succeeded), err
+		return fmt.Sprintf("squared %d, parsed again %d", squares.Succeeded, again.Succeeded), nil
 	}
 
 	var suite testsuite.WorkflowTestSuite
@@ -153,7 +152,6 @@ func ExampleMapSourceAsync() {
 	workflowstest.Handle(tasks, "parse", strconv.Atoi)
 	workflowstest.Handle(tasks, "parse:slow", func(word string) (int, error) { return len(word), nil })
 	workflowstest.Handle(tasks, "square", func(n int) (int, error) { return n * n, nil })
-	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
 	env.ExecuteWorkflow(pipeline)
 	var greeting string
 	if err := env.GetWorkflowResult(&greeting); err != nil {
@@ -161,7 +159,7 @@ func ExampleMapSourceAsync() {
 	}
 	fmt.Println(greeting)
 	// Output:
-	// squares 34, parsed again 1
+	// squared 2, parsed again 1
 }
 
 // A workflow reads the results of a map from their file, a page at a time.

@@ -83,10 +83,10 @@ func (l *ladder) place(ctx workflow.Context, from int, items int64) (at int, wit
 	}
 }
 
-// runOn runs an activity on the first served rung from this one on, and moves with it.
-func (l *ladder) runOn(ctx workflow.Context, from int, items int64, run func(ctx workflow.Context, queue string) error) error {
+// runOnFirst runs an activity on the first served rung, and moves with it.
+func (l *ladder) runOnFirst(ctx workflow.Context, run func(ctx workflow.Context, queue string) error) error {
 	for {
-		at, within, leave := l.place(ctx, from, items)
+		at, within, leave := l.place(ctx, 0, 0)
 		err := run(within, l.rungs[at].queue)
 		if !leave() {
 			return err

@@ -55,9 +55,9 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 // with MaxFailures; errors.As finds the *gpumux.Fault behind it.
 //
 // Items and results travel through the workflow's history, whose size Temporal limits: a
-// few 10 MB in all, an item or result of at most 1 MiB, and at most gpumux.InlineBytes of
-// values to reduce. A map that cannot fit is an error before anything runs; for more, use
-// MapSource. Of what items print, and of tracebacks, it has the last 1,000 bytes.
+// few 10 MB in all, an item or result of at most 1 MiB. A map that cannot fit is an error
+// before anything runs; for more, use MapSource. Of what items print, and of tracebacks,
+// it has the last 1,000 bytes.
 func Map[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In) (Mapped[Out], error) {
 	return runInline(ctx, in, items, func(Result[Out]) {})
 }
@@ -83,15 +83,11 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		return Mapped[Out]{}, invalid(err)
 	}
 	results := make([]Result[Out], len(items))
-	values := collector{}
 	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
 	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
 			result := resultOf[Out](r)
-			switch {
-			case result.Fault == nil && in.Reduce != "":
-				values.keep(gpumux.Result{Index: r.Index, Value: r.Value})
-			case result.Fault != nil && r.Fault == nil:
+			if result.Fault != nil && r.Fault == nil {
 				e.last().tally.Add(-1, 1, map[gpumux.FaultKind]int64{result.Fault.Kind: 1})
 			}
 			results[r.Index] = result
@@ -99,12 +95,8 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		}
 		return nil
 	}
-	reducing := reducing{engine: e}
 	done := func() int64 { return e.last().tally.Succeeded + e.failed() }
 	err = e.within(ctx, started, done, func(ctx workflow.Context) error {
-		if err := reducing.check(ctx); err != nil {
-			return unwrapFault(err)
-		}
 		e.checkLater(ctx)
 		if err := e.run(ctx); err != nil {
 			return err
@@ -118,11 +110,6 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		return Mapped[Out]{}, err
 	}
 	summary := e.summary()
-	if in.Reduce != "" {
-		if err := reducing.runInline(ctx, &summary, values); err != nil {
-			return Mapped[Out]{}, err
-		}
-	}
 	summary.Elapsed = gpumux.Duration(workflow.Now(ctx).Sub(started))
 	return Mapped[Out]{Results: results, Summary: summary}, nil
 }
@@ -131,7 +118,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 func (e *engine) checkLater(ctx workflow.Context) {
 	for _, s := range e.stages[1:] {
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			found, err := s.askEdition(ctx, s.in.Task)
+			found, err := s.askEdition(ctx)
 			s.in.Edition, e.changed = cmp.Or(s.in.Edition, found.Edition), true
 			e.fail(ctx, err)
 		})

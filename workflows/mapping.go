@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // mapping is one run of gpumux.Map.
 type mapping struct {
-	in       gpumux.MapInput
-	engine   *engine
-	started  time.Time
-	phase    gpumux.Phase
-	reducing reducing
+	in      gpumux.MapInput
+	engine  *engine
+	started time.Time
+	phase   gpumux.Phase
 	// rounds counts the merges that found items missing, lost is the last one's message.
 	rounds   int
 	lost     string
@@ -78,7 +79,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if carry != nil {
 		m.engine.place(m.in, carry.Items, carry.Source)
 		m.engine.resume(*carry)
-		m.segments.count, m.rounds, m.reducing.edition = carry.Segments, carry.Rounds, carry.ReduceEdition
+		m.segments.count, m.rounds = carry.Segments, carry.Rounds
 		return nil
 	}
 	if m.in.Source != "" {
@@ -95,9 +96,6 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		return err
 	}
 	m.engine.place(m.in, m.engine.total, m.engine.source)
-	if err := m.reducing.check(ctx); err != nil {
-		return err
-	}
 	return m.findStored(ctx)
 }
 
@@ -143,19 +141,12 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 
 const maxRounds = 3
 
-// finish merges the parts, and reduces the results. It is not done if parts were lost or
-// damaged: their items are work again.
+// finish merges the parts. It is not done if parts were lost or damaged: their items are
+// work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = m.engine.summary()
 	if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
-	}
-	if m.in.Reduce != "" {
-		m.phase = gpumux.PhaseReducing
-		m.show(ctx)
-		if err := m.reducing.run(ctx, &summary); err != nil {
-			return summary, false, err
-		}
 	}
 	m.phase = gpumux.PhaseDone
 	m.show(ctx)
@@ -207,7 +198,7 @@ func (m *mapping) findEditions(ctx workflow.Context) (err error) {
 		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
 		asked++
 		workflow.Go(ctx, func(ctx workflow.Context) {
-			found, failed := s.askEdition(ctx, s.in.Task)
+			found, failed := s.askEdition(ctx)
 			answered, err = answered+1, cmp.Or(err, failed)
 			s.in.Edition = cmp.Or(s.in.Edition, found.Edition)
 			s.sizer.Likely, s.sizer.Sparing = found.Slots, true
@@ -223,4 +214,25 @@ func (m *mapping) findEditions(ctx workflow.Context) (err error) {
 		return gone
 	}
 	return err
+}
+
+// askEdition asks a worker of the stage's first pool for the edition of its task's code.
+func (s *stage) askEdition(ctx workflow.Context) (found contract.Edition, err error) {
+	e := s.e
+	options := workflow.ActivityOptions{
+		StartToCloseTimeout: contract.AnswerTimeout, WaitForCancellation: true,
+		Summary:     text.Plain("find the edition of " + s.in.Task),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: 10 * time.Second},
+		Priority:    fairly(ctx, e.in, e.id),
+	}
+	s.asking = true
+	if e.onChange != nil {
+		e.onChange(ctx)
+	}
+	defer func() { s.asking = false }()
+	return found, s.ladder.runOnFirst(ctx, func(within workflow.Context, queue string) error {
+		options.TaskQueue = queue
+		return contract.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
+			contract.EditionInput{Task: s.in.Task}), &found)
+	})
 }

@@ -52,7 +52,7 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 	m.in.Output = cmp.Or(m.in.Output, usual)
 	m.engine = newEngine(info.WorkflowExecution.ID, m.in, max(0, in.Len()))
 	m.engine.asked = m.in.Output != usual // also in a later run of the map
-	m.engine.onChange, m.reducing.engine = m.show, m.engine
+	m.engine.onChange = m.show
 	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err
 	}
@@ -77,7 +77,6 @@ func (m *mapping) run(ctx workflow.Context, carry *contract.Carry) (gpumux.Summa
 		if m.engine.left() > 0 {
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments.count, m.rounds
-			rest.ReduceEdition = m.reducing.edition
 			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: rest})
 		}
 		summary, done, err := m.finish(ctx)

@@ -97,21 +97,6 @@ func (e *engine) tooManyError(failed int64, recent []gpumux.Result, hint string)
 	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Name(), Hint: hint})
 }
 
-type collector struct {
-	results []gpumux.Result
-	bytes   int
-}
-
-func (c *collector) keep(r gpumux.Result) {
-	c.bytes += r.Weight()
-	c.results = append(c.results, r)
-}
-
-func (c *collector) ordered() []gpumux.Result {
-	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
-	return c.results
-}
-
 // sortedKeys are the keys of a map in order, so that a replay repeats it.
 //
 //workflowcheck:ignore

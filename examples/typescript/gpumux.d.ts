@@ -69,8 +69,6 @@ export interface MapInput {
   maxFailures?: number | string | null;
   /** output is the results file: a blob URL or a key in the workers' store. Default: a file in a folder of the map's run. */
   output?: string | null;
-  /** reduce is the name of a task that makes one value of a pair [a, b] and is associative; the map makes one of all values with it. Failed items are left out. */
-  reduce?: string | null;
   /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
   key?: string | null;
   /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
@@ -185,12 +183,6 @@ export interface Summary {
   output?: string;
   /** output is the URL of the results file. results are its contents in input order, where they are at most 1000 and 512KiB. */
   results?: Array<Result>;
-  /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */
-  reduced?: unknown;
-  /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */
-  reducedOutput?: string;
-  /** reduceFault says why there is none, although the items themselves are done. */
-  reduceFault?: Fault;
   /** busy is the time that slots spent on items, summed. */
   busy: number;
   /** elapsed is the time from the start of the workflow to its end. */
@@ -211,7 +203,7 @@ export interface RungBacklog {
 
 export interface Progress {
   task: string;
-  phase: "indexing" | "running" | "merging" | "reducing" | "done";
+  phase: "indexing" | "running" | "merging" | "done";
   items: number;
   succeeded: number;
   failed: number;

@@ -48,17 +48,8 @@ type Work interface {
 	Done(d Done)
 }
 
-// Plain is for embedding in work that runs in any process and whose items leave no files.
-type Plain struct{}
-
-// Meet accepts every process.
-func (Plain) Meet(Process) error { return nil }
-
-// Keep is never called.
-func (Plain) Keep(context.Context, int64, string, *os.File) error { return errors.ErrUnsupported }
-
+// Single is one item, which runs in any process and leaves no files.
 type Single struct {
-	Plain
 	Value json.RawMessage
 	// Result is there after a call without an error.
 	Result Done
@@ -69,6 +60,11 @@ func (s *Single) Items() iter.Seq2[Item, error] {
 }
 
 func (s *Single) Done(d Done) { s.Result = d }
+
+func (*Single) Meet(Process) error { return nil }
+
+// Keep is never called.
+func (*Single) Keep(context.Context, int64, string, *os.File) error { return errors.ErrUnsupported }
 
 // Call asks for a task over items in one slot.
 type Call struct {

@@ -49,18 +49,12 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 	case f.files == "":
 	case f.detach:
 		m.add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
-	case f.valueOnly():
-		m.add("--files goes with results; with --quiet and --reduce give --out too")
 	case len(*m) == 0:
 		if err := checkFolder(f.files); err != nil {
 			m.add("%v", err)
 		}
 	}
 }
-
-// valueOnly reports whether only the value of --reduce is wanted: --quiet without a place
-// for the results.
-func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
@@ -103,7 +97,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
 		empty := strings.Trim(flag.Value.String(), `[]"`) == "" // as from a variable that is not set
 		switch flag.Name {
-		case "in", "range", "glob", "key", "pool", "reduce":
+		case "in", "range", "glob", "key", "pool":
 			m.when(empty, "--%s is empty", flag.Name)
 		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
@@ -111,7 +105,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 			m.when(f.local, "--%s does not go with --local, which has a server and a store of its own", flag.Name)
 		}
 	})
-	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
+	f.pool.Mode = f.input.Mode
 	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
 	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
 	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default

@@ -207,7 +207,7 @@ type ending struct {
 }
 
 func (r *ending) exit() error {
-	if r.Failed > 0 || r.ReduceFault != nil {
+	if r.Failed > 0 {
 		return exitFailed
 	}
 	return nil
@@ -234,9 +234,6 @@ func (r *ending) print(to io.Writer) {
 	}
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
-	}
-	if text := report.Reduced(r.Summary); text != "" {
-		fmt.Fprintf(to, "  reduced    %s\n", text)
 	}
 	switch {
 	case r.File != "":

@@ -27,7 +27,7 @@ const modelTask = "gpumux.llm:Model"
 const requestKey = "custom_id"
 
 // notOfModels are flags of map that llm is without.
-var notOfModels = []string{"in", "range", "glob", "arg", "reduce", "stage", "keep", "mode", "fresh", "output", "files", "openai"}
+var notOfModels = []string{"in", "range", "glob", "arg", "stage", "keep", "mode", "fresh", "output", "files", "openai"}
 
 // enginesOwn are the variables that an engine sees with --local.
 var enginesOwn = regexp.MustCompile("^(VLLM|HF|NCCL)_")

@@ -16,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
-	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -62,7 +61,7 @@ goes on.`,
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map load.py:decode embed.py:embed --glob 'photos/*' --local --slots cpu=6,gpu=2
   gpumux map resize --glob 'images/*.png' --detach
-  gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --reduce builtins:sum
+  gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --out counts.jsonl
   gpumux map rank --in results:embed-3fa92c01d4e5 --out ranks.parquet
   gpumux map --range 0:1000 --local -- ./simulate --json
   gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,
@@ -230,7 +229,7 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 	r.out.kept = &first
 	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
-	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && !r.f.valueOnly() && h.Running() {
+	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && h.Running() {
 		within, written = r.stream(ctx, out)
 	}
 	end, err := follow(within, r.a, r.conn, h, steps)
@@ -301,17 +300,9 @@ func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCause
 	}
 }
 
-// deliver writes the results, or the one value that was asked for, and tells what the map
-// came to. Streamed are the causes in results that were written already.
+// deliver writes the results and tells what the map came to. Streamed are the causes in
+// results that were written already.
 func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Causes) error {
-	switch {
-	case r.f.valueOnly() && end.ReduceFault != nil:
-		r.a.console.Say("gpumux: reduce: %s", report.OneLine(end.ReduceFault.Error(), 300))
-		return nil
-	case r.f.valueOnly():
-		_, err := fmt.Fprintln(r.a.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
-		return err
-	}
 	out, err := r.out.named(end.ID)
 	if err != nil {
 		return err

@@ -115,7 +115,6 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	f.registerHere(flags, "with --local: ")
 	f.registerRun(flags)
-	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum; with --quiet, and without --out, its value alone is printed")
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
 	flags.Func("option", "what few maps need, as `KEY=VALUE`: see above; may be given again", f.parseOption)

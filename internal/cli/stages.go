@@ -165,13 +165,9 @@ func ownPools(o *local.Options, stages []gpumux.Stage) error {
 // tellChanged says what a map whose code has changed from a stage on runs again.
 func (r *mapRun) tellChanged() {
 	stages, first := r.m.Input.Stages, r.h.Changed
-	name, again := r.m.Input.Reduce, "the last stage runs"
-	if first < len(stages) {
-		name, again = stages[first].Task, "its items run"
-	}
 	var kept []string
-	for _, s := range stages[:min(first, len(stages)-1)] {
+	for _, s := range stages[:first] {
 		kept = append(kept, functionOf(s.Task))
 	}
-	r.a.console.Say("%s has changed since map %s was stopped: %s again; what %s gave is kept", name, r.h.ID, again, strings.Join(kept, " and "))
+	r.a.console.Say("%s has changed since map %s was stopped: its items run again; what %s gave is kept", stages[first].Task, r.h.ID, strings.Join(kept, " and "))
 }

@@ -20,7 +20,7 @@ const hostile = "\x1b]8;;http://evil.example\x07click\x1b]8;;\x07\x1b]0;owned\x0
 func TestVisible_AllThatIsPrinted(t *testing.T) {
 	fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Task: hostile, Message: hostile, Hint: hostile, Traceback: hostile, Tail: hostile}
 	results := []gpumux.Result{{Index: 1, Fault: fault}}
-	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
+	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results,
 		Faults: map[gpumux.FaultKind]int64{gpumux.FaultKind(hostile): 1}}
 	stages := []gpumux.StageProgress{{Task: hostile, Ladder: []string{hostile}, Slots: 1, ItemTime: 1}, {Task: hostile, Ladder: []string{"gpu"}, Slots: 1, ItemTime: 2}}
 	summary.Stages = stages

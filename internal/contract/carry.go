@@ -26,8 +26,6 @@ type Carry struct {
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
-	// ReduceEdition is the edition of a reduce that is a task. The input has the map's.
-	ReduceEdition string `json:"reduceEdition,omitempty"`
 	// Contact is the contact of the map's chunks; see TimeoutOf.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 }

@@ -1,5 +1,5 @@
 // Package contract has the types that workflows, activities and clients exchange: chunks,
-// pieces of work, parts, merges and reduces.
+// pieces of work, parts and merges.
 //
 // It owns the inputs and results of the activities, the state that one run of a map hands
 // to the next, their names, the rules for valid ones, and the way from a payload to one:

@@ -22,7 +22,6 @@ var inputs = map[string]any{
 	"PartsInput":   contract.PartsInput{Parts: "a"},
 	"ListInput":    contract.ListInput{Parts: "a", Runs: contract.Runs{{End: 1}}},
 	"MergeInput":   contract.MergeInput{Parts: "a", Output: "b"},
-	"ReduceInput":  contract.ReduceInput{Reduce: "add", Output: "u"},
 	"WatchInput":   contract.WatchInput{Once: true},
 	"OutputInput":  contract.OutputInput{Map: "m", Item: 3},
 	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{

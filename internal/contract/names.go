@@ -35,8 +35,6 @@ const (
 	WatchPool = "gpumux.WatchPool"
 	// FindParts claims the folder of a map's results and finds the items without one.
 	FindParts = "gpumux.FindParts"
-	// Reduce makes one value of many; see ReduceInput.
-	Reduce = "gpumux.Reduce"
 	// ReadPage reads results of a results file; see PageInput.
 	ReadPage = "gpumux.ReadPage"
 	// WriteList stores a list of items whose pattern is too long to travel.
@@ -132,5 +130,3 @@ func KeepsArrays(parts string) bool { return strings.HasSuffix(parts, "/"+PartsO
 
 // SourceIndexOf is the key of the index of a source that is not the store's own.
 func SourceIndexOf(parts string) string { return parts + "/source.index" }
-
-func ReducedOf(parts string) string { return parts + "/reduced.json" }

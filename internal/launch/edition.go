@@ -65,12 +65,6 @@ func (c Code) Newest() (path string, changed time.Time) {
 	return path, changed
 }
 
-// JoinEditions is the edition of several codes together.
-func JoinEditions(editions ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(editions, "\n")))
-	return hex.EncodeToString(sum[:])[:editionLength]
-}
-
 // hashOf hashes files in their order, and words; it is empty when there are none.
 func hashOf(files []*sourceFile, words []string) string {
 	if len(files)+len(words) == 0 {

@@ -24,7 +24,7 @@ import (
 type Task struct {
 	// Name is its name in maps and workers.
 	Name string
-	// Edition covers the code, and the reduce task's code, at FindTask.
+	// Edition covers the code at FindTask.
 	Edition string
 
 	config config.Task
@@ -34,8 +34,7 @@ type Task struct {
 	// wanted is the edition that the processes of a map must have.
 	wanted string
 	// then are the later stages of a map that has some.
-	then   []*Task
-	reduce *Task
+	then []*Task
 }
 
 // TaskOptions say how a task runs where the defaults do not do.
@@ -51,8 +50,6 @@ type TaskOptions struct {
 	PassEnv []string
 	// Start bounds the start of a process. Default 5 min.
 	Start gpumux.Duration
-	// Reduce is the map's task that makes one value of a pair.
-	Reduce string
 }
 
 // FindTask finds file.py:function, module:function, file.R:function or a command, and
@@ -69,13 +66,7 @@ func FindTask(name string, o TaskOptions, then ...string) (*Task, error) {
 		}
 		t.then = append(t.then, stage)
 	}
-	if o.Reduce != "" {
-		t.reduce, err = find(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
-		if err != nil {
-			return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
-		}
-	}
-	all := t.all()
+	all := t.stages()
 	editions := []string{t.Edition}
 	for i, one := range all[1:] {
 		editions = append(editions, one.Edition)
@@ -83,22 +74,12 @@ func FindTask(name string, o TaskOptions, then ...string) (*Task, error) {
 			one.Name += "-" + strconv.Itoa(i+2) // of another folder
 		}
 	}
-	if len(t.then) > 0 {
-		t.Edition = strings.Join(editions, "-")
-	} else if t.reduce != nil {
-		t.Edition = launch.JoinEditions(editions...)
-	}
+	t.Edition = strings.Join(editions, "-")
 	return t, nil
 }
 
-// all are the stages and the reduce.
-func (t *Task) all() []*Task {
-	all := append([]*Task{t}, t.then...)
-	if t.reduce != nil {
-		all = append(all, t.reduce)
-	}
-	return all
-}
+// stages are the task and those after it.
+func (t *Task) stages() []*Task { return append([]*Task{t}, t.then...) }
 
 func find(name string, o TaskOptions) (*Task, error) {
 	dir, err := os.Getwd()
@@ -155,7 +136,7 @@ func (t *Task) function(name string, o TaskOptions) error {
 
 // Files are the paths of the files that the task is made of.
 func (t *Task) Files() (files []string) {
-	for _, stage := range append([]*Task{t}, t.then...) {
+	for _, stage := range t.stages() {
 		files = append(files, stage.code.Files()...)
 	}
 	return files
@@ -163,7 +144,7 @@ func (t *Task) Files() (files []string) {
 
 func (t *Task) tasks() map[string]config.Task {
 	tasks := map[string]config.Task{}
-	for _, one := range t.all() {
+	for _, one := range t.stages() {
 		tasks[one.Name] = one.config
 	}
 	return tasks
@@ -176,14 +157,11 @@ func (t *Task) put(m *starter.Map) {
 	}
 	m.Input.Stages = slices.Clone(m.Input.Stages)
 	for i := range m.Input.Stages {
-		stage := t.all()[i]
+		stage := t.stages()[i]
 		m.Input.Stages[i].Task, m.Input.Stages[i].Edition = stage.Name, stage.wanted
 		if i > 0 {
 			m.Scope += "\x00" + stage.scope
 		}
-	}
-	if t.reduce != nil {
-		m.Input.Reduce = t.reduce.Name
 	}
 }
 

@@ -17,20 +17,6 @@ func write(t *testing.T, name, text string) {
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
 }
 
-func TestFindTask_EditionOfTaskAndReduce(t *testing.T) {
-	t.Chdir(t.TempDir())
-	write(t, "join.py", "def join(pair): return pair")
-	find := func(reduce string) string {
-		task, err := local.FindTask("json:dumps", local.TaskOptions{Reduce: reduce})
-		require.NoError(t, err)
-		return task.Edition
-	}
-	before := find("join.py:join")
-	require.Len(t, before, 6)
-	write(t, "join.py", "def join(pair): return 1")
-	require.NotEqual(t, before, find("join.py:join"))
-}
-
 // Each stage has its edition, and tasks of one name in two folders are two.
 func TestFindTask_Stages(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -38,13 +24,13 @@ func TestFindTask_Stages(t *testing.T) {
 	write(t, "a.py", "def f(x): return x")
 	write(t, "other/a.py", "def f(x): return -x")
 	find := func(first string, then ...string) *local.Task {
-		task, err := local.FindTask(first, local.TaskOptions{Reduce: "json:dumps"}, then...)
+		task, err := local.FindTask(first, local.TaskOptions{}, then...)
 		require.NoError(t, err)
 		return task
 	}
 	editions := func() []string { return strings.Split(find("a.py:f", "other/a.py:f", "a.py:f").Edition, "-") }
 	before := editions()
-	require.Len(t, before, 4, "with the reduce")
+	require.Len(t, before, 3)
 	require.Equal(t, before[0], before[2])
 	require.NotEqual(t, before[0], before[1])
 	write(t, "other/a.py", "def f(x): return 1")

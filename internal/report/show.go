@@ -18,7 +18,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -32,7 +31,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	var peaks *gpumux.Peaks
 	var faults map[gpumux.FaultKind]int64
 	status, items := string(d.Status), Count(d.Items)
-	var succeeded, failed, took, waits, memory, reduces string
+	var succeeded, failed, took, waits, memory string
 	switch {
 	case p != nil:
 		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
@@ -42,7 +41,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 			status += ", " + string(p.Phase)
 		}
 	case d.Summary != nil:
-		faults, peaks, reduces = d.Summary.Faults, d.Summary.Peak, Reduced(*d.Summary)
+		faults, peaks = d.Summary.Faults, d.Summary.Peak
 	}
 	if d.Input != "" {
 		items += " from " + d.Input
@@ -61,7 +60,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	}
 	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
 		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory,
-		"reduced", reduces, "results", d.Output, "web UI", page)
+		"results", d.Output, "web UI", page)
 	stagesTable(to, d.Stages)
 	printServing(to, d)
 	Lines(to, "waits: no worker has a healthy device", d.Sick)
@@ -282,19 +281,6 @@ func FaultText(f gpumux.Fault) string {
 		}
 	}
 	return b.String()
-}
-
-// Reduced returns the value of the reduce, shortened; empty for a map without one.
-func Reduced(s gpumux.Summary) string {
-	switch {
-	case s.ReduceFault != nil:
-		return "not: " + OneLine(s.ReduceFault.Error(), 200)
-	case s.ReducedOutput != "":
-		return s.ReducedOutput
-	case s.Reduced != nil:
-		return OneLine(string(text.Unescaped(s.Reduced)), 200)
-	}
-	return ""
 }
 
 // Kinds counts failures by kind, the most frequent first: "3 crash, 1 timeout".

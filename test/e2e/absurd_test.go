@@ -24,7 +24,7 @@ var absurd = []any{
 	map[string]any{"runs": []int{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "../m/parts"},
 	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "../a", "output": "b"},
 	map[string]any{"parts": "../../etc", "results": []any{map[string]any{"index": 1 << 60, "value": 1}}},
-	json.RawMessage(`{"reduce":"","attempts":4611686018427387904,"results":[{"index":-9}]}`),
+	json.RawMessage(`{"task":"","attempts":4611686018427387904,"results":[{"index":-9}]}`),
 }
 
 // TestAbsurd_CostsNothing has what any client of the server may do to a worker.
@@ -55,7 +55,7 @@ func absurdActivities(s *site) {
 	var handles []client.ActivityHandle
 	for i, input := range absurd {
 		for name, queue := range map[string]string{
-			contract.RunChunk: names.PoolQueue("cpu"), contract.Reduce: names.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
+			contract.RunChunk: names.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
 			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue, contract.WriteList: gpumux.Queue,
 		} {
 			h, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{

@@ -38,8 +38,6 @@ def secret(item):
     if i % 100 == 7: raise ValueError("marker-raised " + text)
     if i == 13: os.kill(os.getpid(), 9)
     return "marker-value " + text
-def pick(pair): return max(pair)
-def broken(pair): raise ValueError("marker-raised " + pair[0])
 `
 
 // vault is a host whose workers and clients have a codec, or none.
@@ -54,8 +52,7 @@ func newVault(t *testing.T, encoded bool) *vault {
 	v := &vault{host: newHost(t)}
 	v.write("secret.py", secretPy)
 	v.write("worker.yaml", "store: file://"+v.path("store")+"\npools: [{name: host, devices: cpu, slots: 2}]\ncontact: 2s\n"+
-		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}, "+
-		"double: {python: \"step.py:double\"}}\n")
+		"tasks: {secret: {python: \"secret.py:secret\"}, double: {python: \"step.py:double\"}}\n")
 	v.env = append(v.env, "GPUMUX_STORE=file://"+v.path("store"))
 	if encoded {
 		server := httptest.NewServer(converter.NewPayloadCodecHTTPHandler(codectest.Flipped{}))
@@ -112,7 +109,7 @@ func (v *vault) run() {
 	v.t.Helper()
 	first := v.worker()
 	large := v.begin("map", "secret", "--in", v.items("marker-large.jsonl", 1200), "--pool", "host", "--id", "large",
-		"--attempts", "2", "--reduce", "pick", "--out", "large.out")
+		"--attempts", "2", "--out", "large.out")
 	rig.Wait(v.t, func() bool { return v.calls()["700"] > 0 }, 2*time.Minute, 20*time.Millisecond, "items run: %s", &large.stderr)
 	require.NoError(v.t, first.Process.Kill())
 	<-first.ended
@@ -120,7 +117,6 @@ func (v *vault) run() {
 	v.write("open", "")
 	require.Equal(v.t, 1, large.code(), "%s\n%s", &large.stderr, v.log())
 	v.shell.run(1, "map", "secret", "--in", v.items("marker-small.jsonl", 12), "--pool", "host", "--id", "small", "--out", "small.out")
-	v.shell.run(1, "map", "secret", "--in", "marker-small.jsonl", "--pool", "host", "--id", "fails", "--reduce", "broken", "--out", "fails.out")
 	require.Len(v.t, v.lines(v.file("large.out")), 1200)
 	require.Contains(v.t, v.file("large.out"), "marker-value marker-item-1199", "what was asked for is plain")
 	require.Contains(v.t, v.file("large.out"), "marker-raised marker-item-107")
@@ -140,9 +136,9 @@ func (v *vault) kept() string {
 	var all strings.Builder
 	list, err := c.ListWorkflow(v.t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default"})
 	require.NoError(v.t, err)
-	require.Len(v.t, list.GetExecutions(), 3)
+	require.Len(v.t, list.GetExecutions(), 2)
 	fmt.Fprintln(&all, list)
-	for _, id := range []string{"large", "small", "fails"} {
+	for _, id := range []string{"large", "small"} {
 		described, err := c.DescribeWorkflowExecution(v.t.Context(), id, "")
 		require.NoError(v.t, err)
 		fmt.Fprintln(&all, described)
@@ -203,7 +199,6 @@ func (v *vault) read() {
 	var summary gpumux.Summary
 	require.NoError(t, c.GetWorkflow(t.Context(), "large", "").Get(t.Context(), &summary))
 	require.EqualValues(t, 1200, summary.Items)
-	require.Contains(t, string(summary.Reduced), "marker-value")
 
 	v.env = append(v.env, "TEMPORAL_CODEC_ENDPOINT=")
 	for _, command := range [][]string{{"results", "large"}, {"map", "secret", "--in", "marker-small.jsonl", "--pool", "host", "--id", "small"}} {

@@ -58,8 +58,6 @@ class Scale:
         self.by = gpumux.arg()["by"]
     def __call__(self, x):
         return x * self.by
-def more(pair):
-    return sum(pair) + gpumux.arg()["by"]
 `)
 	s.write("two.json", "{\n  \"by\": 2\n}\n")
 	values := func(p *program) (all []string) {
@@ -75,8 +73,7 @@ def more(pair):
 	require.Equal(t, []string{`"{\"by\":2}"`}, values(p))
 
 	s.write("large.json", `{"by": 7, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
-	p = s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "-q", "--reduce", "scale.py:more", "--arg", "large.json")
-	require.Equal(t, "28\n", p.stdout.String(), "in a reduce too")
+	require.Equal(t, []string{"7", "14"}, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--arg", "large.json")))
 	for _, how := range [][]string{{"map", "--local"}, {"stream"}} {
 		p = s.run(0, append(how, "--in", "one.jsonl", "--arg", "large.json", "--out", "-", "--", "sh", "-c", `test -z "$GPUMUX_ARG" && wc -c < "$GPUMUX_ARG_FILE"`)...)
 		require.Equal(t, []string{"1048594"}, values(p))
@@ -90,8 +87,8 @@ def more(pair):
 	require.Empty(t, s.state())
 }
 
-// A command is called as its words say, and a reduce alone is one value.
-func TestLocal_CommandsAndOneValue(t *testing.T) {
+// A command is called as its words say.
+func TestLocal_Commands(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	s.write("names.txt", "a b\n\n$(exit 3)\n")
@@ -100,16 +97,6 @@ func TestLocal_CommandsAndOneValue(t *testing.T) {
 	for i, want := range []string{`"<a b>"`, `"<>"`, `"<$(exit 3)>"`} {
 		require.Equal(t, want, string(results[i]["value"]))
 	}
-	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "builtins:sum")
-	require.Equal(t, "20\n", p.stdout.String())
-	require.Empty(t, p.stderr.String())
-	require.Empty(t, s.state())
-	files, err := filepath.Glob(s.path("*.results.jsonl"))
-	require.NoError(t, err)
-	require.Empty(t, files)
-	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "builtins:sum", "--out", "r.jsonl")
-	require.Empty(t, p.stdout.String())
-	require.Len(t, s.lines(s.file("r.jsonl")), 5)
 }
 
 // A map with results is over for its command when they are delivered: until then the

@@ -85,9 +85,6 @@ def echo(item): return item
 def half(item):
     if item % 2: raise ValueError("odd")
     return item / 2
-def join(pair): return pair[0] + pair[1]
-def text(item): return f"{item} "
-def odd_pair(pair): raise ValueError("not these")
 `
 
 // site is a namespace with workers, a store and a client.
@@ -113,13 +110,11 @@ func newSite(t testing.TB) *site {
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) config.Config {
 	tasks := map[string]config.Task{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait", "brief", "gate", "echo", "half", "join",
-		"text", "odd_pair"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait", "brief", "gate", "echo", "half"} {
 		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
 	}
-	tasks["sum"] = config.Task{Python: "builtins:sum"}
 	return onCPU(cpuPool{
 		Pool: pool, Slots: slots, Tasks: tasks, Dir: s.dir, Store: s.store,
 	})

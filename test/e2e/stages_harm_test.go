@@ -38,7 +38,6 @@ def even(item):
     note("even", item)
     return item
 def none(item): return None
-def join(pair): return pair[0] + pair[1]
 def big(item): return "x" * (20 << 20)
 def vector(item):
     import numpy
@@ -367,7 +366,7 @@ func TestStages_Tasks(t *testing.T) {
 	s := newStages(t)
 	s.each(map[string]func(*stage){
 		"NothingIsAValue": stageValues, "Arrays": stageArrays, "EveryKindOfTask": stageTasks, "ALargerPool": stageLadder, "SomeFail": stageFailures,
-		"FromNoneToMany": stageSizes, "LargeValues": stageLargeValues, "FilesAreOfTheLastStage": stageFiles, "Reduced": stageReduce,
+		"FromNoneToMany": stageSizes, "LargeValues": stageLargeValues, "FilesAreOfTheLastStage": stageFiles,
 		"LabelsOfASource": stageLabels, "PausedAndResumed": stagePause, "Pruned": stagePrune,
 	})
 }
@@ -478,13 +477,6 @@ func stageFiles(s *stage) {
 		require.NoError(s.t, errors.Join(err, file.Close()))
 		require.Equal(s.t, strconv.Itoa(int(r.Index)+1), string(text))
 	}
-}
-
-func stageReduce(s *stage) {
-	m := through(100, on("cpu", "early:inc"), on("gpu", "late:echo"))
-	m.Input.Reduce = "early:join"
-	_, summary := s.done(m)
-	require.Equal(s.t, "5050", string(summary.Reduced))
 }
 
 func stageLabels(s *stage) {

@@ -80,18 +80,16 @@ func TestStagesLocal_ValuesAndFaults(t *testing.T) {
 	require.Subset(t, called(s), []string{"d3", "e3", "e5"})
 }
 
-// Pools of their own, where no GPU is and none is named, and one that both share. Only
-// the last values are reduced.
-func TestStagesLocal_PoolsAndReduce(t *testing.T) {
+// Pools of their own, where no GPU is and none is named, and one that both share.
+func TestStagesLocal_Pools(t *testing.T) {
 	t.Parallel()
 	s := newStagesHere(t)
 	p := s.run(0, "map", "load.py:decode", "embed.py:embed", "--range", "0:3", "--local", "--devices", "cpu", "--slots", "1")
 	require.Equal(t, []string{"0", "10", "20"}, outcomes(s, p.stdout.String()))
 	require.Contains(t, p.stderr.String(), "stages: decode on cpu, embed on cpu-2")
 	require.Empty(t, s.state())
-	p = s.run(0, "map", "load.py:decode@cpu", "embed.py:embed@cpu", "--range", "0:3", "--local", "--slots", "cpu=1", "-q", "--reduce", "builtins:sum")
-	require.Equal(t, "30\n", p.stdout.String())
-	require.Empty(t, p.stderr.String())
+	p = s.run(0, "map", "load.py:decode@cpu", "embed.py:embed@cpu", "--range", "0:3", "--local", "--slots", "cpu=1")
+	require.Equal(t, []string{"0", "10", "20"}, outcomes(s, p.stdout.String()))
 }
 
 // A map that was stopped keeps what it has. With other code of the last stage it keeps

@@ -2,7 +2,6 @@ package workflowstest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
@@ -15,13 +14,6 @@ import (
 
 func (t *Tasks) registerResults(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterActivityWithOptions(t.page, activity.RegisterOptions{Name: contract.ReadPage})
-	env.RegisterActivityWithOptions(func(_ context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
-		value, fault := t.reduce(in.Reduce, in.Results)
-		if fault != nil {
-			err = failed(fault)
-		}
-		return contract.Reduced{Value: value}, err
-	}, activity.RegisterOptions{Name: contract.Reduce})
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
 		_, err := t.each(in.Task, nil)
 		return contract.Edition{Edition: "test"}, err
@@ -41,31 +33,6 @@ func (t *Tasks) page(_ context.Context, in contract.PageInput) (page contract.Pa
 		page.Results, page.Next = page.Results[:in.Limit], in.From+int64(in.Limit)
 	}
 	return page, nil
-}
-
-func (t *Tasks) reduce(reduce string, results []gpumux.Result) (json.RawMessage, *gpumux.Fault) {
-	var value json.RawMessage
-	for _, r := range results {
-		if r.Fault != nil {
-			continue
-		}
-		if value == nil {
-			value = r.Value
-			continue
-		}
-		combined, err := t.each(reduce, []json.RawMessage{fmt.Appendf(nil, "[%s,%s]", value, r.Value)})
-		if err == nil && combined[0].Fault != nil {
-			err = combined[0].Fault
-		}
-		if err != nil {
-			return nil, &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "reduce", Task: reduce, Message: fmt.Sprintf("reduce %s at item %d: %v", reduce, r.Index, err)}
-		}
-		value = combined[0].Value
-	}
-	if value == nil {
-		value = json.RawMessage("null")
-	}
-	return value, nil
 }
 
 // failed is the error that ends a map or a call, as that of a worker.

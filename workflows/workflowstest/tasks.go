@@ -124,11 +124,6 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if err := in.Validate(); err != nil {
 		return gpumux.Summary{}, refused(err.Error())
 	}
-	if in.Reduce != "" {
-		if _, err := t.each(in.Reduce, nil); err != nil {
-			return gpumux.Summary{}, err
-		}
-	}
 	items, keys, err := t.items(in)
 	if err != nil {
 		return gpumux.Summary{}, refused(err.Error())
@@ -147,9 +142,6 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	summary.Succeeded, summary.Failed, summary.Faults = count(results)
 	if len(stages) > 1 {
 		summary.Stages = stages
-	}
-	if in.Reduce != "" {
-		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
 	}
 	if len(results) <= gpumux.InlineItems {
 		summary.Results = results

@@ -223,47 +223,6 @@ func TestTasks_APageOfNoFileSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "output: is missing; give the Output of the summary")
 }
 
-// A map in a workflow and one over a source reduce alike.
-func TestTasks_Reduce(t *testing.T) {
-	inline := func(ctx workflow.Context, reduce string) (gpumux.Summary, error) {
-		mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "same", Reduce: reduce}, []string{"a", "", "b", "c"})
-		return mapped.Summary, err
-	}
-	source := func(ctx workflow.Context, reduce string) (gpumux.Summary, error) {
-		return workflows.MapSource(ctx, gpumux.MapInput{Task: "same", Source: "words.jsonl", Reduce: reduce})
-	}
-	for _, f := range []any{inline, source} {
-		for reduce, want := range map[string]string{
-			"join": `"abc"`, "no": "at item 2: task_error: never",
-			"unknown": `no stand-in for task "unknown"`,
-		} {
-			env, tasks := environment()
-			require.NoError(t, tasks.Source("words.jsonl", "a", "", "b", "c"))
-			workflowstest.Handle(tasks, "same", func(word string) (string, error) {
-				if word == "" {
-					return "", errors.New("no word")
-				}
-				return word, nil
-			})
-			workflowstest.Handle(tasks, "join", func(pair []string) (string, error) { return pair[0] + pair[1], nil })
-			workflowstest.Handle(tasks, "no", func([]string) (string, error) { return "", errors.New("never") })
-			env.ExecuteWorkflow(f, reduce)
-			var s gpumux.Summary
-			switch err := env.GetWorkflowResult(&s); {
-			case reduce == "unknown":
-				require.ErrorContains(t, err, want)
-			case s.ReduceFault != nil:
-				require.ErrorContains(t, s.ReduceFault, want)
-				require.EqualValues(t, 3, s.Succeeded)
-			default:
-				require.NoError(t, err)
-				require.Equal(t, want, string(s.Reduced))
-				require.EqualValues(t, 1, s.Failed)
-			}
-		}
-	}
-}
-
 // The results of a map are there for the maps and pages behind it.
 func TestTasks_ChainMaps(t *testing.T) {
 	for _, withItem := range []bool{true, false} {

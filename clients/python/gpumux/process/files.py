@@ -42,7 +42,7 @@ class Files:
         if not folder:
             raise RuntimeError(
                 "gpumux.save: there is no place for files here. Items of a map keep them, in its last stage, where its results go to a store "
-                "or, with `gpumux map --local`, to this machine; `gpumux stream` and reduces have none"
+                "or, with `gpumux map --local`, to this machine; `gpumux stream` has none"
             )
         if name not in self.names and len(self.names) >= _MOST:
             raise ValueError(f"gpumux.save({name!r}, …): the item has {_MOST} files already; pack them into one, such as a .tar")
