@@ -5,45 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/gpumux/gpumux"
 )
 
 // Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG
-// instance (0:1), the start of a UUID, or conditions (model=H100 memory>=40GiB). In a
-// worker's file it is a value or a list; conditions are a mapping: {model: H100, memory:
-// ">=40GiB"}.
+// instance (0:1), or the start of a UUID. In a worker's file it is one of them or a list.
 type Selection []string
 
 // UnmarshalJSON reads one value or a list.
 func (s *Selection) UnmarshalJSON(data []byte) error {
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
-		return err
-	}
-	items, ok := value.([]any)
-	if !ok {
-		items = []any{value}
-	}
-	*s = (*s)[:0]
-	for _, item := range items {
-		switch x := item.(type) {
-		case string:
-			*s = append(*s, strings.TrimSpace(x))
-		case map[string]any:
-			text, err := conditionsOf(x)
-			if err != nil {
-				return err
-			}
-			*s = append(*s, text)
-		default:
-			return fmt.Errorf("%v is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", item)
+	var list []string
+	if json.Unmarshal(data, &list) != nil {
+		list = make([]string, 1)
+		if json.Unmarshal(data, &list[0]) != nil {
+			return fmt.Errorf("%.60s is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", data)
 		}
 	}
+	*s = list
 	return nil
 }
 
@@ -84,9 +64,6 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 		return nil, fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 	case "cpu":
 		return inv.filter(func(d Device) bool { return d.Kind == KindCPU }), nil
-	}
-	if strings.Contains(want, "=") {
-		return inv.meeting(want)
 	}
 	hits := inv.filter(fits(want))
 	if len(hits) > 1 {
@@ -170,64 +147,4 @@ func visible(devices []Device, spec string) []Device {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !kept[d.UUID] })
-}
-
-func conditionsOf(fields map[string]any) (string, error) {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		value := squeeze(fmt.Sprint(fields[name]))
-		if name == "model" {
-			value = "=" + value
-		}
-		list = append(list, name+value)
-	}
-	text := strings.Join(list, " ")
-	if _, err := parseConditions(text); err != nil {
-		return "", err
-	}
-	return text, nil
-}
-
-func squeeze(name string) string { return strings.ToLower(strings.Join(strings.Fields(name), "")) }
-
-// parseConditions reads conditions such as model=H100 memory>=40GiB, which all must hold.
-func parseConditions(text string) (meets []func(Device) bool, err error) {
-	const example = "write it as model=H100, memory>=40GiB or both, and in a worker's file as {model: H100, memory: \">=40GiB\"}"
-	for _, word := range strings.Fields(text) {
-		model, isModel := strings.CutPrefix(word, "model=")
-		lower, isLeast := strings.CutPrefix(word, "memory>=")
-		upper, isMost := strings.CutPrefix(word, "memory<=")
-		switch {
-		case isModel && model != "":
-			meets = append(meets, func(d Device) bool { return strings.Contains(squeeze(d.Name), squeeze(model)) })
-		case isLeast || isMost:
-			size, err := gpumux.ParseSize(lower)
-			if isMost {
-				size, err = gpumux.ParseSize(upper)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w; %s", word, err, example)
-			}
-			meets = append(meets, func(d Device) bool {
-				return isLeast && d.Memory >= uint64(size) || isMost && d.Memory > 0 && d.Memory <= uint64(size)
-			})
-		default:
-			return nil, fmt.Errorf("%q is no condition; %s", word, example)
-		}
-	}
-	return meets, nil
-}
-
-func (inv *Inventory) meeting(conditions string) ([]Device, error) {
-	meets, err := parseConditions(conditions)
-	if err != nil {
-		return nil, err
-	}
-	found := inv.filter(func(d Device) bool {
-		return d.Kind != KindCPU && d.Usable() && !slices.ContainsFunc(meets, func(meets func(Device) bool) bool { return !meets(d) })
-	})
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%w: none is %s; %s", ErrUnknown, conditions, inv.existing())
-	}
-	return found, nil
 }
