@@ -70,9 +70,7 @@ func (in MapInput) Validate() error {
 	if results && from == "" {
 		bad.Add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
-	if err := names.Source(in.Source); err != nil {
-		bad.Add("source", "%v", err)
-	} else if err := names.Columns(in.Source, in.Columns); err != nil {
+	if err := names.Columns(in.Source, in.Columns); err != nil {
 		bad.Add("columns", "%v", err)
 	}
 	bad.longest("output", in.Output, MaxKey)

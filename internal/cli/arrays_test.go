@@ -40,8 +40,7 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 	for _, in := range []string{"x.arrow", "s3://bucket/x.Feather?region=eu-west-1", "folder"} {
 		require.NoError(t, os.MkdirAll("folder", 0o755))
 		write(t, "folder/x.arrow", "")
-		require.ErrorContains(t, mistaken(t, source{in: []string{in}, columns: []string{"a"}}), "--in: \"x.")
-		require.ErrorContains(t, mistaken(t, source{in: []string{in}}), "is an Arrow file, which is not read; make it Parquet: python3 -c ")
+		require.ErrorContains(t, mistaken(t, source{in: []string{in}}), ", or .parquet")
 	}
 	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, source{in: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")

@@ -145,9 +145,7 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 		}
 	}
 	for _, in := range s.in {
-		if err := names.Source(in); err != nil && !isMany(in) {
-			m.add("--in: %v", err)
-		} else if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
+		if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
 			m.add("--columns %v", err)
 		}
 		if id, values := strings.CutPrefix(in, names.ResultsScheme); values {

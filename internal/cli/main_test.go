@@ -122,7 +122,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"OutIsTask", []string{"map", "task.py:f", "--range", "0:2", "--local", "--out", "./task.py"}, []string{"--out ./task.py is the task's own file"}},
 		{"OutIsInput", []string{"map", "embed", "--in", "items.jsonl", "--out", "./items.jsonl"}, []string{"--out ./items.jsonl is the input itself"}},
 		{"LinesOfRange", []string{"map", "embed", "--range", "0:2", "--lines"}, []string{"--lines goes with --in"}},
-		{"ArrowFile", []string{"map", "embed", "--in", "s3://b/x.arrow", "--columns", "a"}, []string{`--in: "x.arrow" is an Arrow file, which is not read; make it Parquet: python3 -c`}},
+		{"ArrowFile", []string{"map", "embed", "--in", "s3://b/x.arrow", "--columns", "a"}, []string{`--columns go with Parquet files, and "s3://b/x.arrow" is none`}},
 		{"ColumnTwice", []string{"map", "embed", "--in", "s3://b/x.parquet", "--columns", "a,b,a"}, []string{`--columns have "a" twice`}},
 		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
 		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},

@@ -106,9 +106,6 @@ func (s source) input(ctx context.Context, in string) (input items.Input, label 
 		}
 		return input, input.Name, nil
 	}
-	if err := names.Source(in); err != nil {
-		return input, "", usage("--in: %v", err)
-	}
 	table := names.Table(in)
 	if !table {
 		input.Format, err = s.formatOf(in)
@@ -187,7 +184,7 @@ func (s source) formatOf(in string) (items.Format, error) {
 	return format, nil
 }
 
-var refusedEndings = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
+var refusedEndings = []string{".json", ".gz", ".zst", ".npy", ".arrow", ".feather", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
 	spooled, err := items.Spool(inputs...)

@@ -3,7 +3,6 @@ package names
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -40,17 +39,6 @@ func fileOf(source string) string {
 		return ""
 	}
 	return name
-}
-
-// Source returns what is wrong with a source by its name, or nil.
-func Source(source string) error {
-	name := path.Base(fileOf(source))
-	ending := path.Ext(name)
-	if !slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(ending)) {
-		return nil
-	}
-	return fmt.Errorf("%.200q is an Arrow file, which is not read; make it Parquet: python3 -c \"import pyarrow.ipc as i, pyarrow.parquet as p; "+
-		"p.write_table(i.open_file('%.200[1]s').read_all(), '%.200[2]s.parquet')\"", name, strings.TrimSuffix(name, ending))
 }
 
 // Columns returns what is wrong with the columns to read of a source, or nil; none are

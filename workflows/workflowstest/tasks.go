@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Tasks has the stand-ins of an environment. Its methods may be called from any
@@ -72,7 +71,7 @@ func (t *Tasks) Fail(task string, fault gpumux.Fault) {
 type end struct{ *gpumux.Fault }
 
 // Source makes items stand for a file that a MapInput names as its source. Those of a
-// Parquet or Arrow file are objects, with all columns.
+// Parquet file are objects; the Columns of a map leave them as they are.
 func (t *Tasks) Source(name string, items ...any) error {
 	var list []json.RawMessage
 	for i, item := range items {
@@ -202,31 +201,10 @@ func (t *Tasks) items(in gpumux.MapInput) (items, keys []json.RawMessage, err er
 	case !known:
 		return nil, nil, fmt.Errorf("there is no source %q; make one with Tasks.Source", in.Source)
 	}
-	if err == nil && len(in.Columns) > 0 {
-		items, err = columnsOf(items, in.Columns)
-	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", in.Source, err)
 	}
 	return items, keys, nil
-}
-
-func columnsOf(items []json.RawMessage, columns []string) (chosen []json.RawMessage, err error) {
-	for _, item := range items {
-		row := []byte("{")
-		for i, name := range columns {
-			if err := text.CheckField(item, name); err != nil {
-				return nil, fmt.Errorf("columns: %w", err)
-			}
-			if i > 0 {
-				row = append(row, ',')
-			}
-			quoted, _ := json.Marshal(name) // a string always encodes
-			row = fmt.Appendf(row, "%s:%s", quoted, text.FieldOf(item, name))
-		}
-		chosen = append(chosen, append(row, '}'))
-	}
-	return chosen, nil
 }
 
 // itemsOf are the items that the results of another map are: the values, or the items

@@ -114,19 +114,6 @@ func TestTasks_StandForASource(t *testing.T) {
 	require.NoError(t, env.GetWorkflowResult(&s))
 	require.Equal(t, "8", string(tasks.Results(s.Output)[1].Value))
 
-	for column, want := range map[string]string{"n": `{"n":1,"id":"a"}`, "m": ""} {
-		env, tasks = environment()
-		workflowstest.Handle(tasks, "same", func(row json.RawMessage) (json.RawMessage, error) { return row, nil })
-		require.NoError(t, tasks.Source("rows.parquet", map[string]any{"id": "a", "n": 1, "text": "long"}))
-		env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "same", Source: "rows.parquet", Columns: []string{column, "id"}})
-		if want == "" {
-			require.ErrorContains(t, env.GetWorkflowError(), `rows.parquet: columns: the first item has no field "m"; it has id, n, text`)
-			continue
-		}
-		require.NoError(t, env.GetWorkflowResult(&s))
-		require.Equal(t, want, string(tasks.Results(s.Output)[0].Value))
-	}
-
 	env, _ = environment()
 	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "nowhere.jsonl"})
 	require.ErrorContains(t, env.GetWorkflowError(), "make one with Tasks.Source")
