@@ -14,8 +14,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -153,38 +151,4 @@ func findUI(o client.Options) string {
 	}
 	_ = conn.Close()
 	return "http://127.0.0.1:8233"
-}
-
-// completion completes IDs of maps, or names of tasks, if a server answers soon.
-func (a *app) completion(tasks bool) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (words []string, _ cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		if c.Flags().Lookup("store") != nil && !tasks { // it shows maps of this machine too
-			states, _ := local.States()
-			for _, state := range states {
-				words = append(words, state.ID)
-			}
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
-		defer cancel()
-		conn, err := a.connect(ctx)
-		if err != nil {
-			return words, cobra.ShellCompDirectiveDefault
-		}
-		defer conn.close()
-		if tasks {
-			workers, _ := conn.Fleet().Workers(ctx)
-			for _, task := range report.TasksOf(workers) {
-				words = append(words, task.Name)
-			}
-		} else {
-			maps, _ := conn.List(ctx, starter.ListOptions{Limit: 50})
-			for _, m := range maps {
-				words = append(words, m.ID)
-			}
-		}
-		return words, cobra.ShellCompDirectiveDefault
-	}
 }

@@ -162,13 +162,6 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), gpusCommand(a),
 		doctorCommand(a), benchCommand(a))
 	root.AddCommand(versionCommand(a))
-	for _, c := range root.Commands() {
-		if strings.HasSuffix(c.Use, " ID") {
-			c.ValidArgsFunction = a.completion(false)
-		} else if c.Name() == "map" {
-			c.ValidArgsFunction = a.completion(true)
-		}
-	}
 	return root
 }
 
