@@ -3,10 +3,6 @@ package gpumux
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"math"
-
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
@@ -36,44 +32,4 @@ func (r Result) Weight() int {
 		n += 300 + len(r.Fault.Item) + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
 	}
 	return n
-}
-
-// Float is a number in an item or a value that may be NaN or infinite, which JSON has no
-// number for. Tasks in Python and R take and return such numbers as they are.
-type Float float64
-
-// MarshalJSON writes NaN and the infinities as docs/wire.md says.
-func (f Float) MarshalJSON() ([]byte, error) {
-	switch x := float64(f); {
-	case math.IsNaN(x):
-		return []byte(text.NaN), nil
-	case math.IsInf(x, 1):
-		return []byte(text.Infinity), nil
-	case math.IsInf(x, -1):
-		return []byte(text.MinusInfinity), nil
-	default:
-		return json.Marshal(x)
-	}
-}
-
-// UnmarshalJSON takes a number, or the name of one that JSON lacks.
-func (f *Float) UnmarshalJSON(data []byte) error {
-	if data[0] != '"' {
-		return json.Unmarshal(data, (*float64)(f))
-	}
-	var name string
-	if err := json.Unmarshal(data, &name); err != nil {
-		return err
-	}
-	switch name {
-	case "NaN":
-		*f = Float(math.NaN())
-	case "Infinity":
-		*f = Float(math.Inf(1))
-	case "-Infinity":
-		*f = Float(math.Inf(-1))
-	default:
-		return fmt.Errorf("the text %.40q is no number", name)
-	}
-	return nil
 }
