@@ -100,7 +100,9 @@ func (in MapInput) Validate() error {
 	if bad.longest("argFile", in.ArgFile, MaxKey); in.ArgFile != "" && in.Arg != nil {
 		bad.Add("argFile", "stands for arg; give one of them")
 	}
-	in.validateFailures(bad)
+	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
+		bad.Add("maxFailures", "%v", err)
+	}
 	if in.Priority < 0 || in.Priority > 5 {
 		bad.Add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}
@@ -178,12 +180,6 @@ func (in MapInput) validateItems(bad *InputError) {
 	if bytes > InlineBytes {
 		bad.Add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
 			Size(bytes), Size(InlineBytes))
-	}
-}
-
-func (in MapInput) validateFailures(bad *InputError) {
-	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
-		bad.Add("maxFailures", "%v", err)
 	}
 }
 

@@ -147,11 +147,6 @@ type Status struct {
 	TimeSliced int `json:"timeSliced,omitempty"`
 }
 
-// Holders says how much of the device's memory processes hold, and which hold the most.
-func (s Status) Holders() string {
-	return fmt.Sprintf("others hold %s of %s%s", gpumux.Size(s.Memory.Held()), gpumux.Size(s.Memory.Total), Largest(s.Processes))
-}
-
 // Largest names the largest processes in parentheses; it is empty where there are none.
 func Largest(all []Process) string {
 	all = slices.SortedFunc(slices.Values(all), func(a, b Process) int { return cmp.Compare(b.Memory, a.Memory) })

@@ -30,10 +30,10 @@ type Place struct {
 	Count  int64  `json:"count"`
 }
 
-// Causes groups failures by cause: 200 causes, and the rest in Others.
+// Causes groups failures by cause: the first 200 causes.
 type Causes struct {
-	// Count is how many failures there are, Others how many of them have further causes.
-	Count, Others int64
+	// Count is how many failures there are, those of further causes too.
+	Count int64
 
 	groups map[string]*Cause
 	order  []*Cause
@@ -59,7 +59,6 @@ func (g *Causes) Add(r gpumux.Result) {
 		return
 	}
 	if len(g.order) == maxCauses {
-		g.Others++
 		return
 	}
 	if g.groups == nil {

@@ -222,8 +222,6 @@ const stuckAfter = 3
 
 // Retries is the work that a running map tries again.
 type Retries struct {
-	// Chunks is how many chunks in flight are not in their first attempt.
-	Chunks int64
 	// Stuck are activities on the store that have failed at least three times and hold the
 	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
@@ -243,11 +241,7 @@ func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 	for p := range maps.pending(ctx, last) {
 		chunk := p.Activity == contract.RunChunk
 		begun, waiting = begun || chunk && p.State == "started", waiting || chunk
-		switch {
-		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.FaultCanceled: // of its worker, not of an item
-		case chunk && p.Attempt > 1:
-			found.Chunks++
-		case !chunk && p.Fault != nil && p.Attempt > stuckAfter:
+		if !chunk && p.Fault != nil && p.Attempt > stuckAfter {
 			found.Stuck = append(found.Stuck, p)
 		}
 	}

@@ -139,7 +139,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &fleet.ConnectError{Namespace: h.starter.fleet().Namespace, Err: err,
+			return summary, &fleet.ConnectError{Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
 		if err := pause(ctx, agedPoll); err != nil {

@@ -301,7 +301,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Seat{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
+	return &pool.Seat{Slot: runs, Name: name, Group: g.Name, Devices: devices,
 		Memory: alone.Memory, Limits: func() (map[string]string, gpumux.Size) { return limits(true) }}
 }
 

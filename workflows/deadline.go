@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // within runs a map that began at a time until its deadlines; done tells how many items
@@ -24,7 +23,8 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 	}
 	if e.in.MapTimeout > 0 {
 		workflow.Go(inside, func(ctx workflow.Context) {
-			if sleepUntil(ctx, began.Add(time.Duration(e.in.MapTimeout)), "mapTimeout") == nil {
+			left := time.Duration(e.in.MapTimeout) - workflow.Now(ctx).Sub(began)
+			if workflow.NewTimerWithOptions(ctx, max(0, left), workflow.TimerOptions{Summary: "mapTimeout"}).Get(ctx, nil) == nil {
 				end("run", "give it a longer mapTimeout", "the map took longer than its mapTimeout of %s", e.in.MapTimeout)
 			}
 		})
@@ -44,10 +44,6 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 		err = late
 	}
 	return e.ended(err, done())
-}
-
-func sleepUntil(ctx workflow.Context, at time.Time, what string) error {
-	return workflow.NewTimerWithOptions(ctx, max(0, at.Sub(workflow.Now(ctx))), workflow.TimerOptions{Summary: text.Plain(what)}).Get(ctx, nil)
 }
 
 // awaitLoss returns nil once no rung has had a worker with a healthy device for so long,

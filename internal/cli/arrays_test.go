@@ -91,7 +91,7 @@ func TestOutput_WhatColumnsCannotBe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Symlink("/dev/null", "null.parquet"))
 	for name, want := range map[string]string{
-		"x.npy":         "name the file .parquet, and numpy.save the column",
+		"x.npy":         "results are JSON lines or Parquet; name the file .jsonl or .parquet",
 		"x.jsonl.GZ":    "give --out - and pipe them into gzip or zstd",
 		"x.parquet.zst": "leave the last ending away",
 		"null.parquet":  "it is no file; Parquet needs one",

@@ -174,13 +174,6 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []fin
 			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
 		}
 	}
-	var tasks []string
-	for _, task := range report.TasksOf(all) {
-		tasks = append(tasks, task.Name)
-	}
-	if len(tasks) > 0 {
-		add("tasks", checkGood, report.OneLine(strings.Join(tasks, ", "), 200), "")
-	}
 	if len(stores) > 1 {
 		add("store", checkBad, "the workers have different stores: "+strings.Join(stores, ", "), "give all workers of a server the same store")
 	}

@@ -65,9 +65,7 @@ func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output,
 		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
 	case slices.Contains([]string{".gz", ".gzip", ".zst", ".zstd"}, ending):
 		return o, usage("--out %s: results are not compressed as a whole; leave the last ending away, or give --out - and pipe them into gzip or zstd", flag)
-	case ending == ".npy":
-		return o, usage("--out %s: results are JSON lines or Parquet; name the file .parquet, and numpy.save the column that pandas or pyarrow reads", flag)
-	case slices.Contains([]string{".csv", ".tsv", ".arrow", ".feather"}, ending):
+	case slices.Contains([]string{".csv", ".tsv", ".npy", ".arrow", ".feather"}, ending):
 		return o, usage("--out %s: results are JSON lines or Parquet; name the file .jsonl or .parquet", flag)
 	}
 	return o, o.check()

@@ -41,9 +41,8 @@ type Options struct {
 // ConnectError says that Temporal could not be used, why, and what to do.
 type ConnectError struct {
 	// Address is empty when the server went away later.
-	Address, Namespace string
-	Hint               string
-	Err                error
+	Address, Hint string
+	Err           error
 	// settings: it was not even asked.
 	settings bool
 }
@@ -71,7 +70,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
 	defer cancel()
 	fail := func(err error, hint string) error {
-		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
+		return &ConnectError{Address: options.HostPort, Hint: hint, Err: err}
 	}
 	c, err := client.DialContext(dialing, options)
 	if err != nil {
@@ -110,7 +109,7 @@ func ClientOptions(o Options) (client.Options, error) {
 			options, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 		}
 		if err != nil {
-			return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
+			return client.Options{}, &ConnectError{Address: o.Address, Err: err, settings: true,
 				Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
 		}
 	}
@@ -136,7 +135,7 @@ func ClientOptions(o Options) (client.Options, error) {
 	options.WorkerHeartbeatInterval = 10 * time.Second // so that busy workers are seen
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
-		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
+		return client.Options{}, &ConnectError{Address: options.HostPort, Err: err,
 			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
 	return options, nil

@@ -57,9 +57,8 @@ type Pool struct {
 
 type Seat struct {
 	Slot
-	// Name is pool/number, Budget what a call may hold; 0 means no budget.
-	Name   string
-	Budget gpumux.Size
+	// Name is pool/number.
+	Name string
 	// Group names the devices. Devices default to the group's name.
 	Group   string
 	Devices []string

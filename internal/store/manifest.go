@@ -90,8 +90,7 @@ func takesOver(owner, other contract.Owner) bool {
 // parseManifest decodes the manifest. It passes on err, the error of reading it; anything
 // but a manifest is an *OwnerError.
 func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
-	var damage *objects.DamageError
-	if err != nil && !errors.As(err, &damage) {
+	if err != nil && !errors.As(err, new(*objects.DamageError)) {
 		return m, err
 	}
 	if err != nil || json.Unmarshal(text, &m) != nil || m.Version != 1 {

@@ -121,8 +121,7 @@ func (f *Folder) keyOf(p partName) string { return f.key + "/" + p.String() }
 
 // unread is an error of reading a part: a *partError where the part itself is to blame.
 func (f *Folder) unread(p partName, err error) error {
-	var damage *objects.DamageError
-	if errors.As(err, &damage) {
+	if damage, ok := errors.AsType[*objects.DamageError](err); ok {
 		return &partError{f.in.Locate(f.keyOf(p)), damage.Problem, p}
 	}
 	return err

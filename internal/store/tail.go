@@ -140,8 +140,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 }
 
 func skipLost(err error) error {
-	var damaged *partError
-	if errors.As(err, &damaged) || errors.Is(err, fs.ErrNotExist) {
+	if errors.As(err, new(*partError)) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

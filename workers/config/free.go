@@ -33,7 +33,8 @@ func (p Pool) free(inventory *gpu.Inventory) (devices []gpu.Device, err error) {
 		if room || status.Memory.Total == 0 {
 			devices = append(devices, d)
 		} else {
-			taken = append(taken, fmt.Sprintf("of %s %s", d, status.Holders()))
+			taken = append(taken, fmt.Sprintf("of %s others hold %s of %s%s", d, gpumux.Size(status.Memory.Held()),
+				gpumux.Size(status.Memory.Total), gpu.Largest(status.Processes)))
 		}
 	}
 	if devices = devices[:len(devices)-len(devices)%p.GPUsPerSlot]; len(devices) > 0 {

@@ -4,20 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-func (t *Tasks) registerResults(env *testsuite.TestWorkflowEnvironment) {
-	env.RegisterActivityWithOptions(t.page, activity.RegisterOptions{Name: contract.ReadPage})
-	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
-		_, err := t.each(in.Task, nil)
-		return contract.Edition{Edition: "test"}, err
-	}, activity.RegisterOptions{Name: contract.FindEdition})
+// edition stands for gpumux.FindEdition.
+func (t *Tasks) edition(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
+	_, err := t.each(in.Task, nil)
+	return contract.Edition{Edition: "test"}, err
 }
 
 // page stands for gpumux.ReadPage. Positions are indices of results.

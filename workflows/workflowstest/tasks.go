@@ -38,7 +38,8 @@ func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
 		results: map[string][]gpumux.Result{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
-	t.registerResults(env)
+	env.RegisterActivityWithOptions(t.edition, activity.RegisterOptions{Name: contract.FindEdition})
+	env.RegisterActivityWithOptions(t.page, activity.RegisterOptions{Name: contract.ReadPage})
 	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }
