@@ -171,6 +171,6 @@ type RunningItem struct {
 	Slot   string   `json:"slot"`
 	Device string   `json:"device"`
 	For    Duration `json:"for"`
-	// Progress is the beginning of the JSON that the item reported last.
+	// Progress is the beginning of the JSON that the item, or its process, reported last.
 	Progress string `json:"progress,omitempty"`
 }

@@ -225,13 +225,14 @@ type Retries struct {
 	// Stuck are activities on the store that have failed at least three times and hold the
 	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
-	// Idle: chunks wait, and none has begun.
-	Idle bool
+	// Idle: chunks wait, and none has begun. Workers have begun some.
+	Idle    bool
+	Workers []string
 }
 
 // Retries looks at what the map and so many of its segments have in flight.
 func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
-	found, begun, waiting := Retries{}, false, false
+	found, all, waiting := Retries{}, []Pending{}, false
 	maps := h.starter.registry()
 	last, err := maps.describe(ctx, h.ID)
 	if err != nil || last == nil {
@@ -240,12 +241,13 @@ func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 	last.Children = last.Children[:min(segments, len(last.Children))]
 	for p := range maps.pending(ctx, last) {
 		chunk := p.Activity == contract.RunChunk
-		begun, waiting = begun || chunk && p.State == "started", waiting || chunk
+		all, waiting = append(all, p), waiting || chunk
 		if !chunk && p.Fault != nil && p.Attempt > stuckAfter {
 			found.Stuck = append(found.Stuck, p)
 		}
 	}
-	found.Idle = waiting && !begun
+	found.Workers = busy(all)
+	found.Idle = waiting && len(found.Workers) == 0
 	return found, nil
 }
 

@@ -2,8 +2,10 @@ package workers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -31,6 +33,7 @@ const (
 	// scrapeLimit bounds a scrape, maxScrapes how many run at a time.
 	scrapeLimit = 10 * time.Second
 	maxScrapes  = 4
+	maxFields   = 16 // of a report of progress
 )
 
 type metrics struct {
@@ -209,6 +212,7 @@ var (
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
 	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
+	descProgress  = prometheus.NewDesc("gpumux_progress", "Numbers that the running item, or its process, reported last.", []string{"pool", "slot", "name"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
@@ -253,6 +257,15 @@ func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...st
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), p.Name, h.Name, reason)
 		}
 		value(descPeak, prometheus.GaugeValue, float64(h.Peak()), p.Name, h.Name)
+		if stats.Running != nil {
+			var fields map[string]any
+			_ = json.Unmarshal([]byte(stats.Running.Progress), &fields) // what is no object has no numbers
+			for i, name := range slices.Sorted(maps.Keys(fields)) {
+				if number, is := fields[name].(float64); is && i < maxFields {
+					value(descProgress, prometheus.GaugeValue, number, p.Name, h.Name, name)
+				}
+			}
+		}
 	})
 	for device, states := range devices {
 		for _, state := range slot.States() {

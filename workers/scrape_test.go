@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,6 +27,14 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 )
+
+const tellPy = `
+import gpumux, os, time
+def tell(x):
+    gpumux.progress({"vllm:num_requests_running": 3, "_n": 0.5, "text": "4", "yes": True, "none": None, "deep": {"n": 5}, **{f"z{i}": i for i in range(10, 21)}})
+    while not os.path.exists("open"): time.sleep(0.005)
+    return x
+`
 
 // What real slots did, and what the driver says, as a scrape finds it.
 func TestMetrics_OfSlotsAndDevices(t *testing.T) {
@@ -65,6 +74,13 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tell.py"), []byte(tellPy), 0o644))
+	second, ended := &pool.Seat{Slot: onCPU(), Name: "tell/0", Group: gpu.CPU}, make(chan error, 1)
+	m.Offer(pool.NewLedger().New("tell", []*pool.Seat{second}))
+	go func() {
+		ended <- second.Run(t.Context(), launch.Task{Name: "tell", Python: "tell.py:tell", Dir: dir}, slot.Call{Work: &gputest.Work{From: gputest.Values(1)}})
+	}()
+	require.Eventually(t, func() bool { r := second.Stats().Running; return r != nil && r.Progress != "" }, time.Minute, time.Millisecond)
 	url := serving(t, m, inventory.Devices(), inventory.Status)
 	scrape := func() string {
 		code, text := answered(t, url)
@@ -100,8 +116,14 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	} {
 		require.Contains(t, text, line+"\n")
 	}
+	require.Contains(t, text, `gpumux_progress{name="_n",pool="tell",slot="tell/0"} 0.5`+"\n")
+	require.Contains(t, text, `gpumux_progress{name="vllm:num_requests_running",pool="tell",slot="tell/0"} 3`+"\n")
+	require.Equal(t, 12, strings.Count(text, "gpumux_progress{"), "the numbers of the first 16 fields")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "open"), nil, 0o644))
+	require.NoError(t, <-ended)
 	machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
 	text = scrape()
+	require.NotContains(t, text, "gpumux_progress{")
 	require.NotContains(t, text, "GPU-00000000", "a lost device has no memory to tell of")
 	require.Contains(t, text, "gpumux_items_total", "and hides nothing else")
 }

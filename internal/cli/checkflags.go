@@ -34,6 +34,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	m.when(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)
 	m.when(f.unordered && f.out != "-", "--unordered goes with --out -; a file of results is in order")
+	m.when(f.openAI && f.input.WithItem, "--with-item does not go with lines of OpenAI's batches, which have no place for items; leave it out, or name --out FILE.parquet")
 	m.when(f.noWait && f.local, "--no-wait does not go with --local, which brings its own worker")
 	f.checkOut(&m)
 	return m.err()

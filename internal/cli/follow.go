@@ -18,20 +18,23 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-func comeBack(a *app, id string) {
+// formOf are the flags of results in the form of OpenAI's batches, or not.
+var formOf = map[bool]string{true: " --openai"}
+
+func comeBack(a *app, id string, openAI bool) {
 	a.console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
-		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
+		a.command("wait "+id), a.command("show "+id), a.command("results "+id+formOf[openAI]), a.command("cancel "+id))
 }
 
-func detached(a *app, h *starter.Handle) error {
+func detached(a *app, h *starter.Handle, openAI bool) error {
 	a.console.Say("detached; map %s goes on", h.ID)
-	comeBack(a, h.ID)
+	comeBack(a, h.ID, openAI)
 	return exitInterrupted
 }
 
 // follow watches a map to its end, and meanwhile says what holds it up. Without its steps
-// it does not ask for workers.
-func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, steps []gpumux.MapInput) (*ending, error) {
+// it does not ask for workers. Of a model it shows what its engines do.
+func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, steps []gpumux.MapInput, model bool) (*ending, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
@@ -39,7 +42,7 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, st
 	go func() {
 		defer close(over)
 		if h.Running() {
-			tellTroubles(watching, a, conn.Starter, h, steps, bar.Waits)
+			tellTroubles(watching, a, conn.Starter, h, steps, bar.Say, model && !a.console.Quiet)
 		}
 	}()
 	wait := h.Wait
@@ -53,15 +56,16 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, st
 	if err != nil {
 		return nil, err
 	}
-	return &ending{ID: h.ID, Summary: summary, Page: conn.link(h.ID), fetch: a.command("results " + h.ID)}, nil
+	return &ending{ID: h.ID, Summary: summary, Page: conn.link(h.ID)}, nil
 }
 
 const diagnosing = 3 * time.Second
 
 // tellTroubles says once that no worker serves a step, why no device may take work,
 // and each error with which the store fails again and again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, waits func(what string)) {
+func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, status func(what string), model bool) {
 	idle := 0 // looks in a row that found nothing begun
+	began, asked, engines := time.Now(), time.Time{}, ""
 	unserved, shown := false, map[string]bool{}
 	say := func(text string) {
 		if !shown[text] {
@@ -98,12 +102,16 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 		}
 		if idle++; !retries.Idle {
 			idle = 0
-			waits("")
+			if model && time.Since(asked) >= min(time.Since(began)/20, 10*time.Second) { // it asks all workers of the map
+				workers := &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
+				engines, asked = report.Engines(fleet.Running(workers.Offers(ctx, retries.Workers), h.ID)...), time.Now()
+			}
+			status(engines)
 		}
 		if idle > 1 && idle&(idle-1) == 0 { // more and more rarely, since it asks all workers
 			sick, _ := h.Sick(ctx)
-			if waits(""); len(sick) > 0 {
-				waits("a healthy device")
+			if status(""); len(sick) > 0 {
+				status("waits for a healthy device")
 			}
 			for _, why := range sick {
 				say("note: the map waits: " + report.OneLine(why, 400))
@@ -167,20 +175,21 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	return a.onMap(c, func(ctx context.Context, conn *connection, h *starter.Handle) error {
 		a.console.Quiet = quiet
 		var steps []gpumux.MapInput
-		if h.Running() {
-			if in, err := h.Input(ctx); err == nil {
-				steps = in.Steps()
-			}
+		in, err := h.Input(ctx)
+		if err == nil && h.Running() {
+			steps = in.Steps()
 		}
-		end, err := follow(ctx, a, conn, h, steps)
+		openAI := in.Key == requestKey
+		end, err := follow(ctx, a, conn, h, steps, openAI || in.Task == modelTask)
 		if errors.Is(err, errInterrupted) {
-			return detached(a, h)
+			return detached(a, h, openAI)
 		}
 		if err != nil {
 			return explain(a, err)
 		}
 		end.Causes = causesOf(ctx, a, conn, h.ID, end.Failed, &end.Summary)
-		if err := printReport(a, end, asJSON, a.command("retry "+h.ID)); err != nil {
+		end.fetch = a.command("results " + h.ID + formOf[openAI])
+		if err := printReport(a, end, asJSON, a.command("retry "+h.ID+formOf[openAI])); err != nil {
 			return err
 		}
 		return end.exit()
@@ -190,6 +199,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 type ending struct {
 	ID string `json:"id"`
 	gpumux.Summary
+	*tokens
 	// File holds the results here, if they were fetched into one.
 	File string `json:"file,omitempty"`
 	// Files counts the files that items kept, Keepers those items. Folder has the files.
@@ -200,8 +210,8 @@ type ending struct {
 	Page string `json:"page,omitempty"`
 	// Causes group the failures, the most frequent first; nil if nobody read them.
 	Causes []starter.Cause `json:"causes,omitempty"`
-	// fetch is the command that fetches the results.
-	fetch string
+	// fetch is the command that fetches the results, spent says what tokens they have.
+	fetch, spent string
 	// printed says that the results went to standard output.
 	printed bool
 }
@@ -234,6 +244,9 @@ func (r *ending) print(to io.Writer) {
 	}
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
+	}
+	if r.spent != "" {
+		fmt.Fprintf(to, "  tokens     %s\n", r.spent)
 	}
 	switch {
 	case r.File != "":

@@ -5,19 +5,23 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // modelTask is the task that comes with the package for Python.
@@ -42,7 +46,7 @@ type modelArg struct {
 }
 
 func llmCommand(a *app) *cobra.Command {
-	f, arg, task := &mapFlags{}, modelArg{}, ""
+	f, arg, task, spent := &mapFlags{}, modelArg{}, "", &tokens{}
 	c := &cobra.Command{
 		Use:   "llm FILE... --model NAME",
 		Short: "Ask a language model many things; given again it goes on where it was",
@@ -75,29 +79,32 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
 	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))
 	flags.StringVar(&task, "task", "", "the task, with --local also a class of your own made of gpumux.llm.Model (default llm, with --local gpumux.llm:Model)")
+	flags.Float64Var(&spent.price, "price", 0, "what an hour of a slot costs: the summary has the cost of the time in which slots had requests, without starts of engines, and of a million tokens out")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, files []string) error {
-		if err := f.checkModel(c, files, arg, task); err != nil {
+		f.openAI = arg.Prompt == "" && !names.Table(f.out)
+		if err := f.checkModel(c, files, arg, task, spent.price); err != nil {
 			return err
 		}
-		f.openAI = arg.Prompt == "" && !names.Table(f.out)
 		r, err := newMapRun(a, f)
 		if err != nil {
 			return err
 		}
+		r.out.tokens = spent
 		return r.run(c.Context())
 	}
 	return c
 }
 
-func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, task string) (err error) {
+func (f *mapFlags) checkModel(c *cobra.Command, files []string, arg modelArg, task string, price float64) (err error) {
 	var m mistakes
 	changed := c.Flags().Changed
 	for _, name := range notOfModels {
 		m.when(changed(name), "--%s does not go with llm; `gpumux map %s` takes it", name, modelTask)
 	}
 	m.when(c.ArgsLenAtDash() >= 0, "-- does not go with llm; give FILEs before the flags or behind them")
+	m.when(changed("price") && (f.detach || !(price > 0 && price < 1e9)), "--price %v: give what an hour of a slot costs, such as 2.5, and no --detach, which does not see the results", price)
 	m.when(len(files) == 0, "no FILE; give requests, or rows with --prompt")
 	m.when(strings.TrimSpace(arg.Model) == "", "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")
 	if err := m.err(); err != nil {
@@ -187,4 +194,39 @@ func batchRow(line []byte) ([]byte, error) {
 	}
 	out, err := text.Marshal(row)
 	return bytes.TrimSpace(out), err
+}
+
+// tokens are those of a model's results, and what they cost.
+type tokens struct {
+	In         int64   `json:"promptTokens"`
+	Out        int64   `json:"completionTokens"`
+	PerSecond  float64 `json:"tokensPerSecond,omitempty"` // of Out
+	Cost       float64 `json:"cost,omitempty"`
+	PerMillion float64 `json:"costPerMillion,omitempty"` // of Out
+	price      float64 // of an hour of a slot
+}
+
+// add counts those of a result, which has them itself or in its usage.
+func (t *tokens) add(line []byte) {
+	var r struct{ Value map[string]json.RawMessage }
+	if t != nil && json.Unmarshal(line, &r) == nil && r.Value != nil {
+		_ = json.Unmarshal(r.Value["usage"], &r.Value)
+		for name, to := range map[string]*int64{"prompt_tokens": &t.In, "input_tokens": &t.In, "completion_tokens": &t.Out, "output_tokens": &t.Out} {
+			n, _ := strconv.ParseInt(string(r.Value[name]), 10, 64)
+			*to += n
+		}
+	}
+}
+
+// addTo adds them to what a map came to. One that went on has results of earlier runs.
+func (t *tokens) addTo(end *ending, entry starter.Entry) {
+	end.tokens, end.spent = t, fmt.Sprintf("%s in, %s out", humanize.Comma(t.In), humanize.Comma(t.Out))
+	if t.Out > 0 && end.Elapsed > 0 && (entry == starter.EntryStarted || entry == starter.EntryAttached) {
+		t.PerSecond, t.Cost = float64(t.Out)/time.Duration(end.Elapsed).Seconds(), t.price*time.Duration(end.Busy).Hours()
+		t.PerMillion = t.Cost / float64(t.Out) * 1e6
+		end.spent += fmt.Sprintf(", %s out", report.PerSecond(t.PerSecond))
+		if t.price > 0 {
+			end.spent += fmt.Sprintf("\n  cost       %.4g, %.4g per million tokens out", t.Cost, t.PerMillion)
+		}
+	}
 }

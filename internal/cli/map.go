@@ -134,7 +134,7 @@ func (r *mapRun) run(ctx context.Context) (err error) {
 func (r *mapRun) follow(ctx context.Context, steps []gpumux.MapInput) error {
 	r.tellEntry()
 	if r.f.detach {
-		comeBack(r.a, r.h.ID)
+		comeBack(r.a, r.h.ID, r.f.openAI)
 		_, err := fmt.Fprintln(r.a.Stdout, r.h.ID)
 		return err
 	}
@@ -227,18 +227,18 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 	}
 	first := kept
 	r.out.kept = &first
-	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
+	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+formOf[r.f.openAI]+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && h.Running() {
 		within, written = r.stream(ctx, out)
 	}
-	end, err := follow(within, r.a, r.conn, h, steps)
+	end, err := follow(within, r.a, r.conn, h, steps, r.out.tokens != nil)
 	streamed, failed := written()
 	if failed != nil && r.out.path != "" { // a file can be written once more
-		streamed, failed, r.out.kept = nil, nil, &kept
+		streamed, failed, r.out.kept, r.out.tokens = nil, nil, &kept, nil
 	}
 	if errors.Is(err, errInterrupted) && !r.f.local {
-		return false, detached(r.a, h)
+		return false, detached(r.a, h, r.f.openAI)
 	}
 	if errors.Is(failed, syscall.EPIPE) {
 		r.a.console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
@@ -315,6 +315,9 @@ func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Cau
 		streamed = &causes
 	}
 	end.Files, end.Keepers, end.Folder = out.kept.files, out.kept.items, out.kept.folder
+	if out.tokens != nil {
+		out.tokens.addTo(end, r.h.Entry)
+	}
 	end.File, end.printed, end.Causes = out.path, out.path == "", streamed.Sorted()
 	return printReport(r.a, end, r.f.json, "the same command with --retry")
 }

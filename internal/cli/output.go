@@ -33,6 +33,8 @@ type output struct {
 	filter
 	// kept fetches the files that the results name. Default: nobody does.
 	kept *keptFiles
+	// tokens counts those of the results. Default: nobody does.
+	tokens *tokens
 	// owner names the unfinished file. Default: the process does.
 	owner  string
 	stdout io.Writer
@@ -115,6 +117,7 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	var failed error // to give a result
 	noted := func(yield func([]byte, error) bool) {
 		for line, err := range from {
+			o.tokens.add(line)
 			if failed = err; !yield(line, err) {
 				return
 			}

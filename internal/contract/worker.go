@@ -58,7 +58,7 @@ type SlotInfo struct {
 	// Map is the map whose items it runs.
 	Map string `json:"map,omitempty"`
 	// Item runs, or is the first of a micro-batch; nil: none runs. For is its time so far,
-	// or that of a start, Progress the beginning of its last report.
+	// or that of a start, Progress the beginning of its or its process's last report.
 	Item     *int64          `json:"item,omitempty"`
 	For      gpumux.Duration `json:"for,omitempty"`
 	Progress string          `json:"progress,omitempty"`

@@ -25,8 +25,8 @@ type Bar struct {
 	now      func() time.Time
 	// failed reports whether the first failure was shown.
 	failed bool
-	// waits names what the map waits for; any goroutine may use it.
-	waits atomic.Value
+	// says is what the map waits for, or what engines do; any goroutine may use it.
+	says atomic.Value
 }
 
 type sample struct {
@@ -39,8 +39,8 @@ const rateOver = 10 * time.Second
 
 func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
 
-// Waits says what the map waits for; empty: nothing.
-func (b *Bar) Waits(what string) { b.waits.Store(what) }
+// Say says what the map waits for, or what its engines do; empty: nothing.
+func (b *Bar) Say(what string) { b.says.Store(what) }
 
 // Without a terminal a line appears every plainEvery while items finish, else plainIdle.
 const (
@@ -119,13 +119,13 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 	works := !p.Paused && p.Phase != gpumux.PhaseMerging
 	say(p.Paused, "paused")
 	say(!p.Paused && p.Phase == gpumux.PhaseMerging, "writing the results")
-	waits, _ := b.waits.Load().(string)
-	say(works && waits != "", "waits for %s", waits)
 	say(p.Failed > 0, "%s failed", humanize.Comma(p.Failed))
 	if rate > 0 {
 		say(works && done < p.Items, "%s left", left(float64(p.Items-done)/rate))
 		say(true, "%s", PerSecond(rate))
 	}
+	says, _ := b.says.Load().(string)
+	say(works && says != "", "%s", says)
 	say(works, "%d in flight", p.InFlight)
 	return parts
 }

@@ -29,9 +29,9 @@ func TestBar_Line(t *testing.T) {
 	p.Paused = true
 	lines = append(lines, b.line(p, 120))
 	p.Paused = false
-	b.Waits("a healthy device")
+	b.Say("waits for a healthy device")
 	require.Contains(t, b.line(p, 120), "  waits for a healthy device  ")
-	b.Waits("")
+	b.Say("")
 	p.Paused, p.Phase, p.Succeeded = false, gpumux.PhaseMerging, 9950
 	lines = append(lines, b.line(p, 120), b.line(gpumux.Progress{Task: "embed", Phase: gpumux.PhaseIndexing}, 120))
 	golden(t, "bar", strings.Join(lines, "\n")+"\n")

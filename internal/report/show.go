@@ -160,7 +160,7 @@ func printRunning(to io.Writer, d *starter.Detail) {
 		}
 		line := fmt.Sprintf("  %s: %s on %s at %s for %s", what, r.Slot, r.Device, r.Worker, Span(time.Duration(r.For)))
 		if r.Progress != "" {
-			line += ", progress " + OneLine(r.Progress, 200)
+			line += ", " + cmp.Or(Engines(r), "progress "+OneLine(r.Progress, 200))
 		}
 		return line
 	})

@@ -322,7 +322,7 @@ func runs(r slotRow) string {
 	if r.Item != nil {
 		item = fmt.Sprintf("item %d ", *r.Item)
 	}
-	return fmt.Sprintf("%s%s  %s", item, OneLine(r.Progress, 60), what)
+	return fmt.Sprintf("%s%s  %s", item, cmp.Or(Engines(gpumux.RunningItem{Progress: r.Progress}), OneLine(r.Progress, 60)), what)
 }
 
 func memoryText(held, budget gpumux.Size) string {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -30,6 +31,34 @@ func Fields(to io.Writer, namesAndTexts ...string) {
 			fmt.Fprintf(Visible(to), "%-10s %s\n", pair[0], pair[1])
 		}
 	}
+}
+
+// Engines says what the engines of language models do together where these items run.
+func Engines(items ...gpumux.RunningItem) string {
+	all, starts := map[string]float64{}, ""
+	for _, item := range items {
+		if item.Index < 0 {
+			starts = "waits for the engine to start"
+		}
+		var engine map[string]float64
+		_ = json.Unmarshal([]byte(item.Progress), &engine) // what is no number is no engine's
+		if _, is := engine["prompt_tokens_per_second"]; is {
+			for name, number := range engine {
+				all[name], all["those with "+name] = all[name]+number, all["those with "+name]+1
+			}
+		}
+	}
+	if len(all) == 0 {
+		return starts
+	}
+	text := fmt.Sprintf("%s tokens/s in, %s out, %.0f running", humanize.Comma(int64(all["prompt_tokens_per_second"])), humanize.Comma(int64(all["generation_tokens_per_second"])), all["running"])
+	if all["waiting"] > 0 {
+		text += fmt.Sprintf(", %.0f waiting", all["waiting"])
+	}
+	if caches := all["those with cache_hits"]; caches > 0 {
+		text += fmt.Sprintf(", cache %.0f%%", 100*all["cache_hits"]/caches)
+	}
+	return text
 }
 
 // OneLine joins the lines of a text and cuts it to limit characters.

@@ -91,9 +91,13 @@ func (a *answers) hear(message wire.Message) error {
 }
 
 // progressed restarts the clock of an item, and shows how far it is if it is the one that
-// others see.
+// others see. What a process says of itself restarts none: an item of it may hang.
 func (a *answers) progressed(m wire.ProgressReport) {
 	at := 0
+	if m.Run == 0 {
+		a.slot.progressed(m.Value, false)
+		return
+	}
 	if a.flight.concurrent > 0 {
 		at = a.flight.find(m.Run, m.N)
 	}
@@ -103,7 +107,7 @@ func (a *answers) progressed(m wire.ProgressReport) {
 	a.flight.items[at].began = time.Now()
 	if at == 0 {
 		a.publish()
-		a.slot.progressed(m.Value)
+		a.slot.progressed(m.Value, true)
 	}
 }
 

@@ -26,13 +26,19 @@ import (
 
 // An item runs until the file that it names is there.
 const sharedPy = `
-import asyncio, gpumux, os, signal
+import asyncio, gpumux, os, signal, threading, time
 
 def note(what):
     with open("notes", "a") as f: f.write(what + "\n")
 
+def tell():
+    while True:
+        gpumux.progress({"running": 2, "text": "x" * 300})
+        time.sleep(0.005)
+
 @gpumux.concurrent(max=4)
 async def wait(x):
+    if x == "tells": threading.Thread(target=tell, daemon=True).start()
     note(f"began {x}")
     if x == "blocks": signal.pause()
     try:
@@ -374,6 +380,22 @@ func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 	s.open("b0")
 	require.NoError(t, <-b.ended, "it has no limit")
 	require.Equal(t, 2, strings.Count(s.noted(), "began b0\n"))
+}
+
+// What a process says of itself is shown beside its oldest item, and restarts no clock.
+func TestSlot_AProcessThatReports(t *testing.T) {
+	s := newShared(t)
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "hangs", "tells")
+	want := `{"running":2,"text":"` + strings.Repeat("x", 300) + `"}`
+	require.Eventually(t, func() bool {
+		r := s.Stats().Running
+		return r != nil && r.Index == 0 && r.Progress == want
+	}, time.Minute, time.Millisecond)
+	var fault *gpumux.Fault
+	require.ErrorAs(t, <-a.ended, &fault)
+	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
+	require.Contains(t, fault.Late, int64(0))
+	require.Nil(t, s.Stats().Running)
 }
 
 // An item that blocks the others makes all of them late.

@@ -59,6 +59,7 @@ type Slot struct {
 	out     *process.Output
 	stats   Stats
 	running Running // zero where no item runs
+	process string  // what the process said last of itself
 	// sharers are the calls under way, room is how many further items their process can use.
 	sharers int
 	room    int64
@@ -204,7 +205,7 @@ func (s *Slot) Stats() Stats {
 	stats.Recycled = maps.Clone(s.stats.Recycled)
 	if !s.running.Began.IsZero() {
 		running := s.running
-		running.Out = s.out
+		running.Out, running.Progress = s.out, cmp.Or(running.Progress, s.process)
 		stats.Running = &running
 	}
 	if s.state == Starting {
@@ -248,7 +249,7 @@ func (s *Slot) occupied(p *occupant) {
 func (s *Slot) vacated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
+	s.task, s.pid, s.watched, s.out, s.process = "", 0, nil, nil, ""
 }
 
 func (s *Slot) tally(change func(*Stats)) {
@@ -267,10 +268,16 @@ func (s *Slot) runs(mapID string, index int64, began time.Time) {
 	}
 }
 
-func (s *Slot) progressed(value []byte) {
+// progressed publishes the report of the item that runs, or of the process, in which
+// there may be many numbers.
+func (s *Slot) progressed(value []byte, item bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running.Progress = text.Excerpt(value)
+	if item {
+		s.running.Progress = text.Excerpt(value)
+		return
+	}
+	s.process = string(value[:min(len(value), 1<<10)])
 }
 
 // doomedNow is why the present process is to be ended, or "".

@@ -36,7 +36,7 @@ type Running struct {
 	Map   string
 	Index int64
 	Began time.Time
-	// Progress is the beginning of the JSON that it reported last.
+	// Progress is the beginning of the JSON that it, or else its process, reported last.
 	Progress string
 	// Out is its process's output; the unread part is the item's. It may be nil.
 	Out *process.Output

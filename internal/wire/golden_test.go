@@ -83,6 +83,7 @@ var goldens = []struct {
 	{"fault-allocators", "process", Fault{Run: 7, N: 1, Raised: Raised{Class: "ValueError", Message: "no"}, Allocators: &Allocators{}}},
 	{"fault-board", "process", Fault{Run: 7, N: 1, Board: 64, Raised: Raised{Class: "ValueError", Message: "no"}}},
 	{"progress-board", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`0.5`), Board: 64}},
+	{"progress-process", "process", ProgressReport{Value: json.RawMessage(`{"running":8}`)}},
 	{"progress", "process", ProgressReport{Run: 7, N: 3, Value: json.RawMessage(`{"epoch":3}`)}},
 	{"cap", "process", Cap{Framework: "torch"}},
 	{"cap-error", "process", Cap{Framework: "tensorflow", Error: "AttributeError: Context"}},

@@ -140,7 +140,7 @@ func check(m Message) error {
 		if len(m.Value) == 0 {
 			return broken("progress: has no value")
 		}
-		return checkPosition(m, m.Run, m.N)
+		return checkPosition(m, max(m.Run, 1), m.N)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ type Canceled struct {
 	Board uint64  `json:"board,omitempty"`
 }
 
-// ProgressReport is the task's own report on an item that runs.
+// ProgressReport is the task's own report on an item that runs, or of run 0 on itself.
 type ProgressReport struct {
 	Run   int64           `json:"run"`
 	N     int             `json:"n"`

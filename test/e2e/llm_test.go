@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // enginePy is an engine without a model. It repeats the last message, refuses one of more
@@ -329,6 +332,63 @@ func TestLLM_Files(t *testing.T) {
 
 	p = l.run(2, "llm", "requests.jsonl", "--model", "m", "--local", "--python", filepath.Join(venv(t), "bin", "python"), "--engine", "vlm", "--out", "x.jsonl")
 	require.Contains(t, p.stderr.String(), "there is no engine 'vlm'; write vllm or transformers or llama")
+}
+
+// A request that hangs has its timeout, though its engine reports all the while.
+func TestLLM_RequestThatHangs(t *testing.T) {
+	l := newLLM(t)
+	l.write("requests.jsonl", chat("a", "wait")+chat("b", "two"))
+	l.run(1, l.here("requests.jsonl", "--out", "out.jsonl", "--timeout", "3s")...)
+	got := l.responses(l.file("out.jsonl"))
+	require.Equal(t, "timeout", got[0].Error.Code)
+	require.Equal(t, "two", got[1].content())
+}
+
+// While a model runs, what its engine does is shown, and at the end what that came to.
+func TestLLM_IsSeen(t *testing.T) {
+	l := newLLM(t)
+	l.at(newSite(t))
+	port := programtest.FreePort(t)
+	l.write("worker.yaml", "store: file://"+l.path("store")+"\nmetrics: \"127.0.0.1:"+port+"\"\npools: [{name: host, devices: cpu}]\ntasks: {llm: {python: \"engine.py:Mine\", venv: "+
+		venv(t)+"}}\n")
+	worker := l.begin("worker", "-f", "worker.yaml")
+	l.write("requests.jsonl", chat("a", "one two three")+chat("b", "wait"))
+	args := []string{"llm", "requests.jsonl", "--model", "m", "--pool", "host", "--id", "seen"}
+	p := l.run(0, append(args, "--detach")...)
+	require.Contains(t, p.stderr.String(), "gpumux results seen --openai")
+	var shown struct{ Running []struct{ Progress string } }
+	rig.Wait(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(l.run(0, "show", "seen", "--json").stdout.String()), &shown))
+		return len(shown.Running) == 1 && strings.Contains(shown.Running[0].Progress, "tokens_per_second")
+	}, time.Minute, 50*time.Millisecond)
+	require.Regexp(t, `^\{"running":1,"prompt_tokens_per_second":[0-9.]+,"generation_tokens_per_second":[0-9.]+\}$`, shown.Running[0].Progress)
+	require.Regexp(t, `item 1: host/0 on CPU at \S+ for \S+, [0-9]+ tokens/s in, [0-9]+ out, 1 running\n`, l.run(0, "show", "seen").stdout.String())
+	answer, err := http.Get("http://127.0.0.1:" + port + "/metrics")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `gpumux_progress{name="running",pool="host",slot="host/0"} 1`+"\n")
+
+	following := l.begin(append(args, "--out", "out.jsonl", "--price", "36")...)
+	waiting := l.begin("wait", "seen")
+	rig.Wait(t, func() bool { return strings.Contains(following.stderr.String(), "map seen runs already") }, time.Minute, 20*time.Millisecond)
+	l.write("open", "")
+	require.Equal(t, 0, following.code(), &following.stderr)
+	require.Regexp(t, `tokens     4 in, 6 out, [0-9.]+/(s|min|h) out\n  cost       [0-9.e-]+, [0-9.]+ per million tokens out\n`, following.stderr.String())
+	require.Equal(t, 0, waiting.code(), &waiting.stderr)
+	require.Contains(t, waiting.stderr.String(), "gpumux results seen --openai")
+
+	p = l.run(0, append(args, "--out", "out.jsonl", "--json", "--retry")...)
+	var end map[string]any
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &end))
+	require.Equal(t, []any{4.0, 6.0}, []any{end["promptTokens"], end["completionTokens"]})
+	require.NotContains(t, end, "tokensPerSecond", "they are of an earlier run")
+	for _, wrong := range [][]string{{"--price", "-1"}, {"--price", "nan"}, {"--price", "1", "--detach"}} {
+		require.Contains(t, l.run(2, append(args, wrong...)...).stderr.String(), "--price", wrong)
+	}
+	require.Contains(t, l.run(2, append(args, "--with-item")...).stderr.String(), "--with-item does not go with lines of OpenAI's batches")
+	stop(t, worker)
 }
 
 // Workers run the model by its name in their file, for several maps at the same time. The

@@ -89,7 +89,8 @@ def arg() -> Any:
 def progress(value: Any) -> None:
     """Report how far the running item is; value is anything that a task may return, such as 0.5 or {"epoch": 3}.
 
-    Any thread may call it. Does nothing outside of a slot and between items. Raises TypeError when JSON cannot hold value.
+    Any thread may call it. Does nothing outside of a slot and between items. Raises TypeError when JSON cannot hold value. In a task with
+    gpumux.concurrent, what is called beside the items, such as by a task that __aenter__ began, is of the process, and restarts no clock.
     """
     if _report is not None:
         from .process.encode import encode

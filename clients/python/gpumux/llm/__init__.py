@@ -15,6 +15,7 @@ The map's --arg says what to load:
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -25,6 +26,8 @@ from typing import Any, Protocol
 from _string import formatter_field_name_split
 
 import gpumux
+
+from .meter import Meter
 
 ENGINES = {"vllm": "vllm", "transformers": "transformers", "llama": "xllamacpp"}
 """The package that each engine needs."""
@@ -38,7 +41,11 @@ _FIELDS = {"model": str, "engine": str, "settings": dict, "prompt": str, "reques
 
 
 class Engine(Protocol):
-    """What answers requests, made with the model's name and the settings, once per process."""
+    """What answers requests, made with the model's name and the settings, once per process.
+
+    It may have load(), a dict of what it knows itself: the requests that are `running` and `waiting`; its `prompt_tokens` and
+    `generation_tokens` so far; of its prefix cache `cache_queries` and `cache_hits`, tokens so far. Other numbers are reported as they are.
+    """
 
     most: int
     """How many requests it wants at the same time, once it has started."""
@@ -82,6 +89,7 @@ class Model:
             raise ValueError(f"prompt: {error}; write {{{{ and }}}} for braces that are text") from None
         make = self.engine or _engine(told.get("engine"))
         self._engine: Engine = make(told["model"], told.get("settings") or {})
+        self._meter, self._requests = Meter(), 0
 
     def _told(self) -> dict:
         """The arg, checked, with what the class says itself."""
@@ -112,10 +120,24 @@ class Model:
             raise ValueError(f"the engine's most is {most!r}; give how many requests it takes at the same time")
         if type(self).__call__ is Model.__call__:
             Model.__call__.__gpumux_concurrent__ = most  # type: ignore[attr-defined]
+        self._telling = asyncio.create_task(self._tell())
         return self
 
     async def __aexit__(self, *_: Any) -> None:
+        self._telling.cancel()
         await self._engine.stop()
+
+    async def _tell(self) -> None:
+        """Report about once a second what the engine does, while it has requests."""
+        load = getattr(self._engine, "load", dict)
+        while True:
+            await asyncio.sleep(1)
+            if self._requests:
+                try:
+                    gpumux.progress(self._meter.look(self._requests, load()))
+                except Exception as error:
+                    print(f"the engine's load is not shown any more: {error!r}", file=sys.stderr, flush=True)
+                    return
 
     @gpumux.concurrent(max=1)
     async def __call__(self, item: Any) -> Any:
@@ -125,9 +147,12 @@ class Model:
         return columns(answer)
 
     async def _answer(self, url: str, body: dict) -> Any:
+        self._requests += 1
         try:
             status, content = await self._engine.answer(url, {**self._request, **body})
-            return judged(status, content, url)
+            answer = judged(status, content, url)
+            self._meter.answered(answer)
+            return answer
         except Refused:
             raise
         except Exception as error:
@@ -136,6 +161,8 @@ class Model:
                 print(f"the engine is dead, and its process ends: {error}", file=sys.stderr, flush=True)
                 os._exit(70)
             raise
+        finally:
+            self._requests -= 1
 
 
 def _engine(name: str | None) -> Any:

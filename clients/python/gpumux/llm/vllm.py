@@ -20,6 +20,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 import gpumux
 
 from .served import Served
+from .stats import Stats
 
 MARGIN = 1 << 30
 """vLLM counts neither its CUDA context nor what NCCL holds: room for those, on each GPU, in bytes."""
@@ -28,7 +29,7 @@ MARGIN = 1 << 30
 class Engine:
     def __init__(self, model: str, settings: dict) -> None:
         gpus = len(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(","))
-        own = {"disable_log_stats": True, "tensor_parallel_size": gpus}
+        own = {"tensor_parallel_size": gpus}
         share = utilization(gpumux.slot().memory, gpus, current_platform.get_device_total_memory())
         if share is not None:
             own["gpu_memory_utilization"] = share
@@ -41,6 +42,11 @@ class Engine:
             self._client = await self._context.__aenter__()
         except ValidationError as error:
             raise ValueError("settings: " + "; ".join(each["msg"] for each in error.errors())) from error
+        self._stats, manager = Stats(), getattr(self._client, "logger_manager", None)
+        if manager is None:  # disable_log_stats
+            self.load = dict
+        else:
+            manager.stat_loggers = [self._stats]
         tasks = await self._client.get_supported_tasks()
         app = build_app(self._args, tasks, self._client.model_config)
         await init_app_state(self._client, app.state, self._args, tasks)
@@ -53,6 +59,9 @@ class Engine:
 
     def dead(self) -> bool:
         return self._client.errored
+
+    def load(self) -> dict:
+        return self._stats.load()
 
 
 def parsed(settings: dict) -> Any:

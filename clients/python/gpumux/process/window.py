@@ -218,9 +218,11 @@ class Window:
         self._caller.answered()
 
     def progress(self, value: bytes) -> None:
-        """Tell the worker how far the item is that calls."""
+        """Tell the worker how far the item is that calls, or what a caller beside all items says of the process."""
         item = _running.get()
-        if item is not None and not item.ended:
+        if item is None and self._open:
+            self._wire.progress(0, 0, value)
+        elif item is not None and not item.ended:
             self._wire.progress(item.run, item.n, value)
 
     def save(self, name: str, data: Any) -> None:

@@ -402,7 +402,7 @@ class Wire:
         self._send(f"{_dumps(header)[:-1]}{self._take_allocators()}}}\n".encode(), b"")
 
     def progress(self, run: int, n: int, value: bytes) -> None:
-        """How far an item is. Any thread may call it."""
+        """How far an item is, or of run 0 what the process says of itself. Any thread may call it."""
         head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._board_field().encode())
         self._say(head)
 

@@ -14,6 +14,8 @@ from unittest import mock
 import gpumux
 from gpumux import llm
 from gpumux.llm import Failed, Model, Refused, columns, fill, judged, requested
+from gpumux.llm.meter import Meter
+from gpumux.llm.stats import Stats
 
 try:
     import fastapi
@@ -102,6 +104,51 @@ class Answers(unittest.TestCase):
             self.assertEqual(str(raised.exception), words)
 
 
+class Meters(unittest.TestCase):
+    def test_usage(self):
+        meter = Meter()
+        with mock.patch.object(llm.meter, "monotonic", side_effect=[0, 0, 4, 9, 15]):
+            self.assertEqual(meter.look(2, {}), {"running": 2}, "nothing is known of the time before")
+            self.assertEqual(meter.look(2, {}), {"running": 2})
+            for body in [
+                {"usage": {"prompt_tokens": 300, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 60}}},
+                {"usage": {"input_tokens": 100, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 140}}},
+                {"usage": {"prompt_tokens": 8, "completion_tokens": None, "prompt_tokens_details": None}},
+                {"usage": None}, {"usage": [1]}, {"usage": {"prompt_tokens": "many", "prompt_tokens_details": 7}}, {}, [], None, "text",
+            ]:
+                meter.answered(body)
+            rates = {"prompt_tokens_per_second": 102.0, "generation_tokens_per_second": 25.5}
+            self.assertEqual(meter.look(3, {}), {"running": 3, **rates, "cache_hits": 0.5})
+            meter.look(3, {})
+            self.assertEqual(
+                meter.look(1, {}), {"running": 1, "prompt_tokens_per_second": 0.0, "generation_tokens_per_second": 0.0}, "of the last seconds",
+            )
+
+    def test_an_engine_that_counts(self):
+        meter, stats = Meter(), Stats()
+        stats.log_engine_initialized()
+        stats.record_sleep_state(0, 0)
+        step = types.SimpleNamespace
+        with mock.patch.object(llm.meter, "monotonic", side_effect=[0, 2]):
+            meter.look(9, stats.load())
+            meter.answered({"usage": {"prompt_tokens": 1000, "completion_tokens": 1000}})
+            for engine, running in [(0, 8), (1, 3), (0, 6)]:
+                scheduler = step(num_running_reqs=running, num_waiting_reqs=1, num_skipped_waiting_reqs=1, prefix_cache_stats=step(queries=40, hits=10))
+                stats.record(scheduler, step(num_prompt_tokens=20, num_generation_tokens=7), mm_cache_stats=None, engine_idx=engine)
+            stats.record(None, None, None, engine_idx=0)
+            told = meter.look(9, stats.load())
+        self.assertEqual(told, {
+            "running": 9, "waiting": 4, "prompt_tokens_per_second": 30.0, "generation_tokens_per_second": 10.5, "cache_hits": 0.25,
+            "vllm:num_requests_running": 9, "vllm:num_requests_waiting": 4, "vllm:prompt_tokens_total": 60, "vllm:generation_tokens_total": 21,
+            "vllm:prefix_cache_queries_total": 120, "vllm:prefix_cache_hits_total": 30,
+        })
+        longest = json.dumps({name: 10**15 if isinstance(number, int) else 123456.7 for name, number in told.items()})
+        self.assertLess(len(longest), 1024, "a worker keeps it whole")
+        stats.record(step(num_running_reqs=1), None, engine_idx=0)  # of another version; the engine lives on
+        with self.assertRaises(AttributeError):
+            stats.load()
+
+
 class Imitation:
     """An engine that answers from a list, and may be dead."""
 
@@ -173,6 +220,52 @@ class Task(unittest.TestCase):
             "start", (url, {"temperature": 0, "n": 2, "messages": []}), (url, {"model": "adapter", "temperature": 0, "n": 1}),
             (url, {"temperature": 0, "n": 1, "messages": []}), "stop",
         ])
+
+    def test_what_it_tells(self):
+        model = self.model()
+        engine, told, news = model._engine, [], asyncio.Event()
+        tick, answered = asyncio.Event(), asyncio.Event()
+
+        async def answer(url, body):
+            await answered.wait()
+            return 200, b'{"usage": {"prompt_tokens": 3}}'
+
+        async def passes(seconds):
+            self.assertEqual(seconds, 1)
+            news.set()
+            await tick.wait()
+            tick.clear()
+
+        async def second():
+            await news.wait()
+            news.clear()
+            tick.set()
+            await news.wait()
+
+        engine.answer, engine.load = answer, lambda: {"waiting": 1, "own": 2}
+
+        async def whole():
+            async with model:
+                await second()
+                self.assertEqual(told, [], "nothing without a request")
+                request = asyncio.create_task(model(CHAT))
+                await second()
+                self.assertEqual(told, [{"running": 1, "waiting": 1, "own": 2}])
+                answered.set()
+                await request
+                await second()
+                self.assertEqual(len(told), 1)
+
+        with mock.patch.object(llm.asyncio, "sleep", passes), mock.patch.object(gpumux, "progress", told.append):
+            asyncio.run(whole())
+
+    def test_a_load_that_raises(self):
+        model = self.model()
+        model._engine.load = mock.Mock(side_effect=KeyError("gone"))
+        model._requests = 1
+        with mock.patch.object(llm.asyncio, "sleep", mock.AsyncMock()), mock.patch("sys.stderr") as stderr:
+            asyncio.run(model._tell())
+        self.assertIn("the engine's load is not shown any more: KeyError('gone')", str(stderr.write.call_args_list))
 
     def test_how_many_at_a_time(self):
         for most in (0, None, "many", True, -1):
