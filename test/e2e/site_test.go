@@ -85,6 +85,7 @@ def echo(item): return item
 def half(item):
     if item % 2: raise ValueError("odd")
     return item / 2
+def text(item): return f"{item} "
 `
 
 // site is a namespace with workers, a store and a client.
@@ -110,7 +111,7 @@ func newSite(t testing.TB) *site {
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) config.Config {
 	tasks := map[string]config.Task{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait", "brief", "gate", "echo", "half"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait", "brief", "gate", "echo", "half", "text"} {
 		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
