@@ -17,14 +17,14 @@ const backlogEvery = 15 * time.Second
 func (w *Worker) followBacklog(ctx context.Context) {
 	f := &fleet.Fleet{Client: w.client, Namespace: w.namespace}
 	for had := map[string]fleet.Backlog{}; len(w.config.Backlog) > 0; {
-		all, silent, err := f.Unfinished(ctx)
+		all, silent, err := f.Backlog(ctx)
 		if ctx.Err() == nil && (err != nil || silent != nil) {
 			w.log.Warn("the backlog is not known in full; its metrics do not fall", zap.Strings("silent", silent), zap.Error(err))
 		}
 		for _, pool := range w.config.Backlog {
-			if b := all[pool]; err == nil && (silent == nil || b.Waiting > had[pool].Waiting) {
+			if b := all[pool]; err == nil && (silent == nil || b.Items > had[pool].Items) {
 				had[pool] = b
-				w.metrics.Backlog(pool, b.Waiting, b.Seconds)
+				w.metrics.Backlog(pool, b.Items, b.Seconds)
 			}
 		}
 		select {

@@ -165,6 +165,6 @@ func greet(a *app, s *local.Session, modules *config.Task, noGPU, variables stri
 		}
 		report.Fields(a.console, "store", s.Store, "pools", report.Pools(offer.Pools), "tasks", tasks, "no GPU", noGPU)
 	}
-	a.console.Say("\ntry it:   %s", a.command("tasks"))
+	a.console.Say("\ntry it:   %s", a.command("workers"))
 	a.console.Say("Ctrl-C stops")
 }

@@ -1,18 +1,14 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
@@ -40,10 +36,10 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 }
 
 func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
-	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
+	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "VERSION", "SEEN", "TASKS"}}
 	for _, w := range all {
 		if w.Offer == nil {
-			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", Ago(now, w.Seen)})
+			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", Ago(now, w.Seen), "-"})
 			continue
 		}
 		for _, p := range w.Offer.Pools {
@@ -52,52 +48,10 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 				memory = p.Memory.String()
 			}
 			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
-				Count(int64(len(w.Offer.Tasks))), w.Offer.Version, Ago(now, w.Seen)})
+				w.Offer.Version, Ago(now, w.Seen), shorten(strings.Join(w.Offer.Tasks, ", "), 60)})
 		}
 	}
 	return Table(to, rows)
-}
-
-// Task is a task as the workers together offer it.
-type Task struct {
-	Name string `json:"name"`
-	// Modes are its own, or those of its pools.
-	Modes []string `json:"modes"`
-	Pools []string `json:"pools"`
-	// Workers are the identities of those that offer it.
-	Workers []string `json:"workers"`
-}
-
-// TasksOf are the tasks of all workers in order of name.
-func TasksOf(all []fleet.Worker) []Task {
-	byName := map[string]*Task{}
-	for _, w := range all {
-		if w.Offer == nil {
-			continue
-		}
-		for _, name := range w.Offer.Tasks {
-			t := byName[name]
-			if t == nil {
-				t = &Task{Name: name}
-				byName[name] = t
-			}
-			t.Workers = append(t.Workers, w.Identity)
-			for _, pool := range w.Offer.Pools {
-				t.Pools = append(t.Pools, pool.Name)
-				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.ModePersistent)))
-			}
-		}
-	}
-	tasks := []Task{}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		t := byName[name]
-		for _, names := range []*[]string{&t.Modes, &t.Pools, &t.Workers} {
-			slices.Sort(*names)
-			*names = slices.Compact(*names)
-		}
-		tasks = append(tasks, *t)
-	}
-	return tasks
 }
 
 // Pools describes pools in a line: "gpu (2 slots of 8GiB on GPU-5c89)".

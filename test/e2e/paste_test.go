@@ -77,8 +77,9 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 		workers = append(workers, s.begin("worker", "-f", pool+".yaml"))
 	}
 	rig.Wait(t, func() bool { return strings.Count(s.begin("workers").output(), "0/2") == 2 }, time.Minute, 100*time.Millisecond)
-	require.Regexp(t, `(?m)^only-small +fresh +small$`, s.run(0, "tasks").stdout.String())
-	require.Regexp(t, `(?m)^both +persistent +large, small$`, s.run(0, "tasks").stdout.String())
+	listed := s.run(0, "workers").stdout.String()
+	require.Regexp(t, `(?m) large .*both, only-large$`, listed)
+	require.Regexp(t, `(?m) small .*both, only-small$`, listed)
 	checked := s.run(0, "doctor").stdout.String()
 	require.Regexp(t, `(?s)ok +pool large .*ok +pool small `, checked)
 
