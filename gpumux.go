@@ -18,10 +18,9 @@ const (
 
 	// ProgressQuery answers with Progress.
 	ProgressQuery = "progress"
-	// PauseUpdate, ResumeUpdate and WindowUpdate steer a running map.
+	// PauseUpdate and ResumeUpdate steer a running map.
 	PauseUpdate  = "pause"
 	ResumeUpdate = "resume"
-	WindowUpdate = "window"
 
 	// NexusService is the Nexus service of the workers, at the queue Queue. MapOperation
 	// takes a MapInput and gives a Summary. MapIDHeader of a request is the map's ID, whose

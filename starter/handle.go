@@ -154,17 +154,12 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 // Resume ends a pause.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
-// SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
-func (h *Handle) SetWindow(ctx context.Context, n int) error {
-	return h.update(ctx, gpumux.WindowUpdate, n)
-}
-
 // update needs a worker to answer and gives it 30 s.
-func (h *Handle) update(ctx context.Context, name string, args ...any) error {
+func (h *Handle) update(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	answer, err := h.starter.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: h.ID, UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: h.ID, UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = answer.Get(ctx, nil)

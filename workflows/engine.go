@@ -246,7 +246,7 @@ func withPools(pools, more []string) []string {
 
 func (e *engine) carry() *contract.Carry {
 	c := &contract.Carry{
-		Source: e.source, Claim: e.claim, Items: e.total, Contact: e.contact, Paused: e.paused, Window: e.first().sizer.Fixed,
+		Source: e.source, Claim: e.claim, Items: e.total, Contact: e.contact, Paused: e.paused,
 		Recent: e.failures.recent, MayFail: e.failures.mayFail(e.failed()),
 	}
 	for _, s := range e.stages {
@@ -259,7 +259,6 @@ func (e *engine) resume(c contract.Carry) {
 	e.source, e.claim, e.paused, e.contact, e.total = c.Source, c.Claim, c.Paused, c.Contact, c.Items
 	for i, s := range e.stages {
 		s.resume(c.Stages[i])
-		s.sizer.Fixed = c.Window
 	}
 	e.failures = failures{max: -1, recent: c.Recent}
 	if c.MayFail != nil {
@@ -276,7 +275,4 @@ func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 
 func (e *engine) steer(to steering) {
 	e.paused, e.changed = to.Paused, true
-	for _, s := range e.stages {
-		s.sizer.Fixed = to.Window
-	}
 }

@@ -2,12 +2,9 @@ package workflows_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -42,35 +39,4 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		})
 	}
-}
-
-// encoded is an argument as the server hands it on. The test environment does not encode
-// the arguments of updates.
-func encoded(t *testing.T, value any) converter.RawValue {
-	payload, err := converter.GetDefaultDataConverter().ToPayload(value)
-	require.NoError(t, err)
-	return converter.NewRawValue(payload)
-}
-
-func TestRegistered_AWindowThatCannotBeIsRejected(t *testing.T) {
-	env := environment(20 * time.Second)
-	(&worker{perItem: time.Second}).register(env)
-	rejected := map[string]error{}
-	send := func(name string, args ...any) {
-		env.UpdateWorkflow(gpumux.WindowUpdate, name, &testsuite.TestUpdateCallback{
-			OnAccept: func() {}, OnReject: func(err error) { rejected[name] = err }, OnComplete: func(any, error) {},
-		}, args...)
-	}
-	env.RegisterDelayedCallback(func() {
-		send("text", encoded(t, "ten"))
-		send("large", encoded(t, gpumux.MaxWindow+1))
-		send("none", encoded(t, nil))
-		send("good", encoded(t, 5))
-	}, 0)
-	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 50}})
-	require.NoError(t, env.GetWorkflowError())
-	require.ErrorContains(t, rejected["text"], "JSON string does not belong here")
-	require.ErrorContains(t, rejected["large"], "is outside 0 (automatic) to 16000")
-	require.ErrorContains(t, rejected["none"], "is missing")
-	require.NotContains(t, rejected, "good")
 }

@@ -28,14 +28,12 @@ type mapping struct {
 }
 
 func (m *mapping) listen(ctx workflow.Context) error {
-	steer := func(ctx workflow.Context, to steering) {
-		m.engine.steer(to)
-		m.segments.steer(ctx, to)
-		m.show(ctx)
-	}
 	set := func(paused bool) func(workflow.Context, converter.RawValue) error {
 		return func(ctx workflow.Context, _ converter.RawValue) error {
-			steer(ctx, steering{Paused: paused, Window: m.engine.first().sizer.Fixed})
+			to := steering{Paused: paused}
+			m.engine.steer(to)
+			m.segments.steer(ctx, to)
+			m.show(ctx)
 			return nil
 		}
 	}
@@ -51,28 +49,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.ResumeUpdate, set(false), workflow.UpdateHandlerOptions{
 			Description: "Ends a pause. Takes no argument.",
 			Validator:   none,
-		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw, second converter.RawValue) error {
-			window, err := windowOf(raw, second)
-			if err == nil {
-				steer(ctx, steering{Paused: m.engine.paused, Window: window})
-			}
-			return err
-		}, workflow.UpdateHandlerOptions{
-			Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
-			Validator:   func(raw, second converter.RawValue) error { _, err := windowOf(raw, second); return err },
 		}))
-}
-
-func windowOf(raw, second converter.RawValue) (window int, err error) {
-	if err := cmp.Or(contract.Absent(second, "is followed by a second argument; give a number"), contract.DecodePayload(raw, &window)); err != nil {
-		return 0, err
-	}
-	bad := gpumux.InputError{What: "window"}
-	if window < 0 || window > gpumux.MaxWindow {
-		bad.Add("input", "%d is outside 0 (automatic) to %d", window, gpumux.MaxWindow)
-	}
-	return window, bad.Err()
 }
 
 func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {

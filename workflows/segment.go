@@ -35,7 +35,6 @@ const (
 // steering is the signal of a map to its segments.
 type steering struct {
 	Paused bool `json:"paused"`
-	Window int  `json:"window"`
 }
 
 // segmentStatus is the signal of a segment to its map.
@@ -184,7 +183,7 @@ func (e *engine) abreast() (n int) {
 	return n
 }
 
-// steer passes a change of pause or window on to the running segments.
+// steer passes a pause or its end on to the running segments.
 func (s *segments) steer(ctx workflow.Context, to steering) {
 	s.changed = true
 	for _, id := range sortedKeys(s.open) {

@@ -16,7 +16,6 @@ type Carry struct {
 	Items   int64        `json:"items"`
 	Started time.Time    `json:"started"`
 	Paused  bool         `json:"paused,omitempty"`
-	Window  int          `json:"window,omitempty"`
 	// MayFail is how many more items may fail; nil means any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
 	// Abreast is how many segments of the map run at once; 0 means two.

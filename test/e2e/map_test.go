@@ -58,7 +58,7 @@ func inlineItems(s *site) {
 	for _, d := range append(metadata.GetDefinition().GetQueryDefinitions(), metadata.GetDefinition().GetUpdateDefinitions()...) {
 		described[d.GetName()] = d.GetDescription()
 	}
-	for _, name := range []string{gpumux.ProgressQuery, gpumux.PauseUpdate, gpumux.ResumeUpdate, gpumux.WindowUpdate} {
+	for _, name := range []string{gpumux.ProgressQuery, gpumux.PauseUpdate, gpumux.ResumeUpdate} {
 		require.NotEmpty(s.t, described[name], name)
 	}
 }
@@ -205,8 +205,6 @@ func paused(s *site) {
 	rig.Wait(s.t, func() bool { return s.progress(run).InFlight == 0 }, time.Minute, 5*time.Millisecond)
 	require.True(s.t, s.progress(run).Paused)
 	require.Less(s.t, s.progress(run).Succeeded, int64(3))
-	s.update(run, gpumux.WindowUpdate, 2)
-	require.Equal(s.t, 2, s.progress(run).Window)
 	s.update(run, gpumux.ResumeUpdate)
 	var sum gpumux.Summary
 	require.NoError(s.t, run.Get(s.t.Context(), &sum))

@@ -320,10 +320,10 @@ func (s *site) progress(run client.WorkflowRun) (p gpumux.Progress) {
 }
 
 // update steers a map.
-func (s *site) update(run client.WorkflowRun, name string, args ...any) {
+func (s *site) update(run client.WorkflowRun, name string) {
 	s.t.Helper()
 	h, err := s.client.UpdateWorkflow(s.t.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: run.GetID(), UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: run.GetID(), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, h.Get(s.t.Context(), nil))

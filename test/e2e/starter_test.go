@@ -34,7 +34,7 @@ func TestStarter_Kinds(t *testing.T) {
 		{"WithoutWorkers", withoutWorkers}, // which starts the worker of the others
 		{"ListAndShow", listAndShow}, {"SameCallAtOnceIsOneMap", sameCall}, {"FinishedRunsAnewWithoutIDAndIsFoundWithOne", finished},
 		{"Terminated", terminated}, {"AMapByNameGoesOnUnderItsOutput", byName}, {"RetryRunsFailedItems", retries},
-		{"RetryFindsTheMapWhateverItsOptions", retryWithOptions}, {"PauseResumeWindowAndProgress", steered}, {"FailedMapsCarryTheirFault", failedMaps},
+		{"RetryFindsTheMapWhateverItsOptions", retryWithOptions}, {"PauseResumeAndProgress", steered}, {"FailedMapsCarryTheirFault", failedMaps},
 		{"FaultsNameTheirItem", namedItems}, {"AnArgumentOfMegabytes", largeArgument}, {"TheValuesOfAMap", valuesOfMap}, {"ASchedule", schedule},
 		{"AServerWithoutStandaloneActivities", olderServer},
 	} {
@@ -329,8 +329,6 @@ func steered(s *stage) {
 	p, err := h.Progress(t.Context())
 	require.NoError(t, err)
 	require.True(t, p.Paused)
-	require.NoError(t, h.SetWindow(t.Context(), 3))
-	require.Error(t, h.SetWindow(t.Context(), gpumux.MaxWindow+1))
 	s.write("open", "")
 	require.NoError(t, h.Resume(t.Context()))
 	var last gpumux.Progress
