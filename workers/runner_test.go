@@ -28,7 +28,7 @@ import (
 func newRunner() (*runner, []*gputest.Slot) {
 	p, _, fakes := testPool(2, gpu.CPU)
 	log, tasks := zap.NewNop(), tasksIn("", "t")
-	share, _ := sharing.Exclusive.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
+	share, _ := sharing.Default.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
 	return &runner{
 		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log, args: new(argFiles),

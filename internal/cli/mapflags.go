@@ -88,7 +88,7 @@ const devicesUsage = "also UUIDs, free for those with room beside others, and cp
 
 const pythonUsage = "the Python to use (default python3)"
 
-const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
+const sharingUsage = "how slots share a GPU: default (by turns), mps (side by side) or mig"
 
 const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4); for several pools cpu=6,gpu=2"
 

@@ -145,9 +145,7 @@ func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pool
 		}
 		if OnCPU(name) || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); defaults.Sharing == "exclusive" {
-				slots = 1
-			}
+			slots = min(runtime.GOMAXPROCS(0), maxCPUSlots)
 			if noGPU == "" && !onlyCPU(names, defaults) {
 				pool.Sharing, pool.GPUsPerSlot = "", 0 // they are meant for GPUs
 			}

@@ -65,26 +65,19 @@ type Mode string
 
 // The modes.
 const (
-	Default   Mode = "default"   // the driver gives each process the device for a while
-	Exclusive Mode = "exclusive" // one slot owns the device
-	MPS       Mode = "mps"       // kernels of all processes run side by side through one server
-	MIG       Mode = "mig"       // each slot has a part of the hardware, as somebody has laid it out
+	Default Mode = "default" // the driver gives each process the device for a while
+	MPS     Mode = "mps"     // kernels of all processes run side by side through one server
+	MIG     Mode = "mig"     // each slot has a part of the hardware, as somebody has laid it out
 )
 
 // Check lists what cannot work, by fields of the pool. It starts nothing.
 func (m Mode) Check(u Use) []gpumux.Problem {
 	var list problems
-	const instead = "an exclusive device has 1 slot, so %s or use sharing: default"
 	if m == MPS {
 		list.checkMPS(u)
 	}
 	switch {
 	case m == "" || m == Default || m == MPS:
-	case m == Exclusive && u.Auto:
-		list.add("slots", "auto with sharing: exclusive; "+instead, "leave slots out")
-	case m == Exclusive && u.Slots > 1:
-		list.add("slots", "%d slots with sharing: exclusive; "+instead, u.Slots, "lower slots")
-	case m == Exclusive:
 	case m == MIG:
 		for _, d := range u.Devices {
 			if d.Kind != gpu.KindMIG {
@@ -93,7 +86,7 @@ func (m Mode) Check(u Use) []gpumux.Problem {
 			}
 		}
 	default:
-		list.add("sharing", "%q is unknown; use default, exclusive, mig, mps", string(m))
+		list.add("sharing", "%q is unknown; use default, mig, mps", string(m))
 	}
 	return list
 }
@@ -111,7 +104,7 @@ func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	switch {
 	case m == MPS:
 		return h.prepareMPS(ctx, u)
-	case m == Exclusive || m == MIG || d.Kind != gpu.KindGPU:
+	case m == MIG || d.Kind != gpu.KindGPU:
 	case mps.Listens(mps.Pipe()):
 		h.Log.Warn("an MPS daemon is there, so processes that share a device share its faults too; sharing: mps knows that and handles them",
 			zap.String("device", d.UUID), zap.String("pipe", mps.Pipe()))

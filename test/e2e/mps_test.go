@@ -190,8 +190,7 @@ func TestMPS_Local(t *testing.T) {
 	args := []string{"map", "kernels.py:limits", "--range", "0:8", "--local", "--slots", "2", "--out", "r.jsonl", "--sharing"}
 	require.Contains(t, s.run(2, append(args, "mps")...).stderr.String(), "--sharing: mps, but cpu (")
 	folder := s.onMPS()
-	require.Contains(t, s.run(2, append(args, "wild")...).stderr.String(), `--sharing: "wild" is unknown; use default, exclusive, mig, mps`)
-	require.Contains(t, s.run(2, append(args, "exclusive")...).stderr.String(), "--slots: 2 slots with --sharing exclusive; ")
+	require.Contains(t, s.run(2, append(args, "wild")...).stderr.String(), `--sharing: "wild" is unknown; use default, mig, mps`)
 	require.Contains(t, s.run(2, append(args, "mig")...).stderr.String(), "is no MIG instance; ")
 	s.run(0, append(args, "mps", "--memory", "2GiB", "--pool", "gpu,cpu")...)
 	for _, line := range s.lines(s.file("r.jsonl")) {

@@ -88,17 +88,10 @@ func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 	return gpumux.Size(smallest) * gpumux.Size(p.GPUsPerSlot)
 }
 
-// checkShares checks exclusive use and the sum of budgets, per device over all pools.
+// checkShares checks the sum of budgets, per device over all pools.
 func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
-		for i, p := range pools {
-			if sharing.Mode(p.Sharing) == sharing.Exclusive && len(pools) > 1 {
-				other := pools[(i+1)%len(pools)].Name
-				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "%s, but pool %s uses %s too; give them different devices", p.Sharing, other, d)
-				break
-			}
-		}
 		sum := 0.0
 		var parts []string
 		auto := ""

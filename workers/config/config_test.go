@@ -80,35 +80,29 @@ contact: 1s
   FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
-  FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
+  FILE:8: pools[3].sharing: "wild" is unknown; use default, mig, mps
   FILE:9: pools[4].gpus_per_slot: -1 is below 1
   FILE:12: contact: 1s is outside 2s to 1h0m0s`},
 		"slots: auto": {`
 pools:
   - {name: a, devices: [0], slots: auto, memory: 90GiB}
-  - {name: b, devices: [1], slots: auto, sharing: exclusive}
   - {name: c, devices: cpu, slots: auto}
   - {name: d, devices: cpu, slots: auto}
 tasks:
   embed: {python: "embed.py:embed"}
-`, `3 mistakes in FILE
+`, `2 mistakes in FILE
   FILE:3: pools[0].memory: 1 × 90GiB in pool a is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
-  FILE:4: pools[1].slots: auto with sharing: exclusive; an exclusive device has 1 slot, so leave slots out or use sharing: default
-  FILE:6: pools[3].slots: auto, but pool c has that on cpu (host) too; give one of them a number`},
+  FILE:5: pools[2].slots: auto, but pool c has that on cpu (host) too; give one of them a number`},
 		"shares of devices": {`
 pools:
   - {name: a, devices: [0], slots: 4, memory: 16GiB}
   - {name: b, devices: [0], slots: 2, memory: 16GiB}
-  - {name: c, devices: [1], sharing: exclusive, slots: 2}
-  - {name: d, devices: [1]}
-  - {name: e, devices: cpu, slots: 2, memory: 40GiB}
+  - {name: c, devices: cpu, slots: 2, memory: 40GiB}
 tasks:
   embed: {python: "embed.py:embed"}
-`, `4 mistakes in FILE
+`, `2 mistakes in FILE
   FILE:4: pools[1].memory: 4 × 16GiB in pool a + 2 × 16GiB in pool b is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
-  FILE:5: pools[2].sharing: exclusive, but pool d uses 1 (GPU-bbbb, H100) too; give them different devices
-  FILE:5: pools[2].slots: 2 slots with sharing: exclusive; an exclusive device has 1 slot, so lower slots or use sharing: default
-  FILE:7: pools[4].memory: 2 × 40GiB in pool e is more than the 64GiB of cpu (host); lower memory or slots`},
+  FILE:5: pools[2].memory: 2 × 40GiB in pool c is more than the 64GiB of cpu (host); lower memory or slots`},
 		"groups that do not divide": {`
 pools: [{name: a, gpus_per_slot: 3}]
 tasks:
