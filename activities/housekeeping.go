@@ -28,9 +28,6 @@ type Housekeeping struct {
 	// Describe describes this worker now, Edition the code of a task.
 	Describe func() contract.WorkerInfo
 	Edition  func(task string) (string, error)
-	// Printed reads the output of an item that runs at this worker. Default: its queue does
-	// not tell.
-	Printed func(contract.OutputInput) contract.Output
 }
 
 // Register registers the activities of the queue.
@@ -47,11 +44,6 @@ func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 // RegisterDescribe registers what clients ask one worker, for a queue of its own.
 func (l *Housekeeping) RegisterDescribe(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(l.describe, activity.RegisterOptions{Name: contract.DescribeWorker})
-	if l.Printed != nil {
-		r.RegisterActivityWithOptions(checked(func(_ context.Context, in contract.OutputInput) (contract.Output, error) {
-			return l.Printed(in), nil
-		}), activity.RegisterOptions{Name: contract.ReadOutput})
-	}
 }
 
 // describe is DescribeWorker. A question about nothing in particular needs no input.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -192,49 +190,6 @@ func (h *Handle) steered(name string, err error) error {
 // Input is the input that the map was started with.
 func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
 	return h.starter.registry().input(ctx, h.run)
-}
-
-// Listen yields what an item prints while it runs, about once a second. It needs
-// standalone activities, and knows only the first item of a micro-batch. The last output
-// is in the result alone.
-func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		worker, at := "", contract.Output{}
-		for {
-			if worker == "" {
-				worker = h.workerOf(ctx, item)
-			}
-			if worker != "" {
-				now, err := h.starter.fleet().Printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
-				if err == nil && now.PID != 0 {
-					at = now
-				} else {
-					worker = ""
-				}
-				if err == nil && now.Text != "" && !yield(now.Text) {
-					return
-				}
-			}
-			if pause(ctx, agedPoll) != nil {
-				return
-			}
-		}
-	}
-}
-
-// workerOf is the identity of the worker that runs an item, or "".
-func (h *Handle) workerOf(ctx context.Context, item int64) string {
-	maps, workers := h.starter.registry(), h.starter.fleet()
-	last, err := maps.describe(ctx, h.ID)
-	if err != nil || last == nil {
-		return ""
-	}
-	for _, running := range fleet.Running(workers.Offers(ctx, busy(maps.firstPending(ctx, last))), h.ID) {
-		if running.Index == item {
-			return running.Worker
-		}
-	}
-	return ""
 }
 
 // EndedError says that a run ended without completing. errors.As finds in it the

@@ -34,27 +34,6 @@ func (w *Worker) Describe() contract.WorkerInfo {
 	return d
 }
 
-// printed returns what a running item of a map has printed since the caller last read.
-func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
-	for _, each := range w.pools {
-		each.Each(func(h *pool.Seat, _ string) {
-			r, pid := h.Stats().Running, h.PID()
-			if r == nil || r.Map != in.Map || r.Index != in.Item || r.Out == nil {
-				return
-			}
-			if pid != in.PID {
-				in.From = 0
-			}
-			text, next := r.Out.Since(in.From)
-			// If the item has ended meanwhile, its result has the text.
-			if now := h.Stats().Running; now != nil && now.Index == r.Index && now.Began.Equal(r.Began) && now.Out == r.Out {
-				out = contract.Output{Text: text, PID: pid, Next: next}
-			}
-		})
-	}
-	return out
-}
-
 func seats(p *pool.Pool) (all []contract.SlotInfo) {
 	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()

@@ -107,7 +107,7 @@ func (w *Worker) ownQueue() queue {
 	o.MaxConcurrentActivityExecutionSize = lightPolls
 	return queue{name, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Housekeeping{Describe: w.Describe, Edition: w.tasks.Edition, Printed: w.printed}).RegisterDescribe(r)
+		(&activities.Housekeeping{Describe: w.Describe, Edition: w.tasks.Edition}).RegisterDescribe(r)
 	}}
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -140,8 +140,8 @@ func logsCommand(a *app) *cobra.Command {
 		Use:   "logs ID",
 		Short: "Show what items of a map printed",
 		Long: `Show what items of a map printed or logged, each line behind the index of its item. Output comes with the
-result of its item; --follow waits for results that a server still gives, and with --item shows about once a
-second what the item prints while it runs. Of a process that died it is the last that it printed.
+result of its item; --follow waits for results that a server still gives. How far an item is that still runs is
+in gpumux show and top: what it gave gpumux.progress last. Of a process that died it is the last that it printed.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +
@@ -162,7 +162,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 			return usage("--follow: map %s runs in a command with --local; `gpumux logs %s` has what finished items printed", s.id, s.id)
 		}
 		if c.Flags().Changed("item") {
-			return logOf(c.Context(), a, s, item, follow)
+			return logOf(a, s, item, follow)
 		}
 		return logAll(a, s)
 	}
@@ -180,16 +180,11 @@ func logAll(a *app, s *sofar) error {
 	return nil
 }
 
-func logOf(ctx context.Context, a *app, s *sofar, item int64, follow bool) error {
+func logOf(a *app, s *sofar, item int64, follow bool) error {
 	if item < 0 || s.items >= 0 && item >= s.items {
 		return usage("--item %d: map %s has %s items, counted from 0", item, s.id, report.Count(s.items))
 	}
-	stop := func() string { return "" }
-	if follow && s.handle != nil && s.running() {
-		stop = listen(ctx, a.Stdout, s.handle, item)
-	}
 	r, err := report.ResultOf(s.lines, item)
-	written := stop()
 	switch {
 	case err != nil:
 		return explain(a, err)
@@ -203,31 +198,13 @@ func logOf(ctx context.Context, a *app, s *sofar, item int64, follow bool) error
 	if r.Fault != nil {
 		a.console.Note("item %d failed: %s", r.Index, report.OneLine(r.Fault.Error(), 300))
 	}
-	if report.Printed(*r) == "" {
+	text := report.Printed(*r)
+	if text == "" {
 		a.console.Note("item %d printed nothing", r.Index)
+		return nil
 	}
-	_, err = io.WriteString(a.Stdout, report.Rest(report.Printed(*r), written))
+	_, err = fmt.Fprintln(a.Stdout, strings.TrimSuffix(text, "\n"))
 	return err
-}
-
-// listen writes what an item prints. The returned function stops that and returns the end
-// of the written text.
-func listen(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (stop func() string) {
-	listening, cancel := context.WithCancel(ctx)
-	done := make(chan string, 1)
-	go func() {
-		last := ""
-		for text := range h.Listen(listening, item) {
-			if _, err := io.WriteString(to, text); err != nil {
-				break
-			}
-			const limit = 1 << 10
-			last += text
-			last = last[max(0, len(last)-limit):]
-		}
-		done <- last
-	}()
-	return func() string { cancel(); return <-done }
 }
 
 // sofar has the results of a map so far, from a server or from this machine.

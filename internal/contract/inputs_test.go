@@ -23,7 +23,6 @@ var inputs = map[string]any{
 	"ListInput":    contract.ListInput{Parts: "a", Runs: contract.Runs{{End: 1}}},
 	"MergeInput":   contract.MergeInput{Parts: "a", Output: "b"},
 	"WatchInput":   contract.WatchInput{Once: true},
-	"OutputInput":  contract.OutputInput{Map: "m", Item: 3},
 	"Handoff": contract.Handoff{Input: contract.Input{Task: "f", Range: &gpumux.Range{End: 4}, Ladder: []string{"a", "b"}}, Carry: &contract.Carry{
 		Items: 4, Stages: []contract.StageCarry{{Todo: []contract.Piece{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 4}}}, Rung: 1}}, Slots: map[string]int{"w": 3}}}}},
 }

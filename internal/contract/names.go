@@ -39,9 +39,6 @@ const (
 	ReadPage = "gpumux.ReadPage"
 	// WriteList stores a list of items whose pattern is too long to travel.
 	WriteList = "gpumux.WriteList"
-	// ReadOutput tells a client, on the queue of one worker, what an item prints that runs
-	// there; see OutputInput.
-	ReadOutput = "gpumux.ReadOutput"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
 )
@@ -53,22 +50,6 @@ func WatchQueue(queue string) string { return queue + ".watch" }
 type WatchInput struct {
 	// Once ends it as soon as there is a worker with a healthy device.
 	Once bool `json:"once,omitempty"`
-}
-
-// OutputInput is the input of ReadOutput: an item of a map, and up to where the caller
-// has read what process PID prints.
-type OutputInput struct {
-	Map  string `json:"map"`
-	Item int64  `json:"item"`
-	PID  int    `json:"pid,omitempty"`
-	From int64  `json:"from,omitempty"`
-}
-
-// Output is the answer of ReadOutput. It is zero where the item does not run there.
-type Output struct {
-	Text string `json:"text,omitempty"`
-	PID  int    `json:"pid,omitempty"`
-	Next int64  `json:"next,omitempty"`
 }
 
 // PageInput is the input of ReadPage: results from a byte of a results file on, at most

@@ -1,5 +1,4 @@
-// Package fleet asks Temporal who serves its queues, and workers what they offer, run and
-// print.
+// Package fleet asks Temporal who serves its queues, and workers what they offer and run.
 //
 // It owns how Temporal is dialed, the codec at that connection, how long an answer may
 // take, who counts as there, and handing on the work of a dead worker. It never starts a

@@ -49,15 +49,15 @@ func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 
 // describe asks a queue's worker what it offers; input is a contract.DescribeInput.
 func (f *Fleet) describe(ctx context.Context, queue string, patience time.Duration, input ...any) (offer contract.WorkerInfo, err error) {
-	err = f.ask(ctx, queue, patience, &offer, contract.DescribeWorker, input...)
-	if err != nil {
+	if err = f.ask(ctx, queue, patience, &offer, input); err != nil {
 		err = fmt.Errorf("ask a worker what it offers: %w", WithCodecHint(err))
 	}
 	return offer, err
 }
 
-// ask runs an activity on a queue, or a workflow that describes where servers lack those.
-func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, answer any, activity string, input ...any) error {
+// ask runs DescribeWorker on a queue, or a workflow that does where servers lack
+// activities of their own.
+func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, offer *contract.WorkerInfo, input []any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	const summary = "a client asks a worker"
@@ -68,8 +68,8 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, a
 	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, activity, input...)
-	if activity == contract.DescribeWorker && errors.As(err, new(*serviceerror.Unimplemented)) {
+	}, contract.DescribeWorker, input...)
+	if errors.As(err, new(*serviceerror.Unimplemented)) {
 		asked, err = f.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
 		}, contract.DescribeWorkflow, input...)
@@ -77,7 +77,7 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, a
 	if err != nil {
 		return err
 	}
-	return asked.Get(ctx, answer)
+	return asked.Get(ctx, offer)
 }
 
 // Offers asks workers what they offer, and leaves silent ones out.
@@ -182,10 +182,4 @@ func unhealthy(offers []contract.WorkerInfo, ladder []string) (why []string) {
 		}
 	}
 	return why
-}
-
-// Printed asks a worker what an item prints there.
-func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
-	err = f.ask(ctx, contract.WorkerQueue(worker), answering, &out, contract.ReadOutput, in)
-	return out, err
 }

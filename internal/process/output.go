@@ -83,14 +83,6 @@ func (o *Output) Tail() string {
 	return o.cut(start, end, 0, keepDeath)
 }
 
-// Since returns the unread output from an offset on. Next is the offset of its end.
-func (o *Output) Since(from int64) (text string, next int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	start, end, _ := o.unread()
-	return o.cut(max(start, from), end, keepHead, keepTail), end
-}
-
 // trim frees the middle of the unread output, and schedules the next trim.
 func (o *Output) trim() {
 	o.mu.Lock()

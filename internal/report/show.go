@@ -303,19 +303,6 @@ func Printed(r gpumux.Result) string {
 	return r.Fault.Tail
 }
 
-// Rest returns the text behind written, the end of the part already shown, or all of it
-// without such a part. It ends with a newline.
-func Rest(text, written string) string {
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	at := strings.LastIndex(text, written)
-	if written == "" || at < 0 {
-		return text
-	}
-	return text[at+len(written):]
-}
-
 // Logs writes what items printed, each line after the item's index, and reports whether
 // any printed. At an empty line, a pause, it flushes.
 func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {

@@ -77,13 +77,6 @@ func TestFaults_Print(t *testing.T) {
 	golden(t, "faults", b.String())
 }
 
-func TestRest_WritesNothingTwice(t *testing.T) {
-	require.Equal(t, "c\n", Rest("a\nb\nc\n", "b\n"))
-	require.Empty(t, Rest("a\n", "a\n"))
-	require.Equal(t, "a\n", Rest("a\n", ""))
-	require.Equal(t, "a\n", Rest("a\n", "of an earlier try\n"))
-}
-
 func TestLogs_EachLineBehindItsItem(t *testing.T) {
 	died := crashed(3)
 	all := lines(t, gpumux.Result{Index: 0, Value: []byte(`"no output: "`)}, gpumux.Result{Index: 1, Value: []byte("1"), Printed: "a\n\nb"},

@@ -1,7 +1,6 @@
 package slot_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +19,6 @@ import (
 const steps = `
 import gpumux, os, time
 def step(x):
-    print("step", x)
     if x == 0: return x
     gpumux.progress({"item": x, "text": "é" * (10 if x == 2 else 500)})
     while not os.path.exists(f"open{x}"): time.sleep(0.01)
@@ -44,10 +42,6 @@ func TestSlot_SaysWhatRuns(t *testing.T) {
 			}
 			return running.Index == index && running.Progress != ""
 		}, time.Minute, time.Millisecond)
-		text, next := running.Out.Since(0)
-		require.Equal(t, fmt.Sprintf("step %d\n", index), text, "what is not of a result yet is the running item's")
-		text, _ = running.Out.Since(next)
-		require.Empty(t, text)
 		require.WithinRange(t, running.Began, time.Now().Add(-time.Minute), time.Now())
 		if index == 2 {
 			require.Equal(t, `{"item":2,"text":"éééééééééé"}`, running.Progress)

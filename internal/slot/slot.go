@@ -22,7 +22,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/template"
 	"github.com/gpumux/gpumux/internal/text"
@@ -56,7 +55,6 @@ type Slot struct {
 	pid   int
 	// watched follows the process's memory, out has its output; nil without a process.
 	watched session.Watched
-	out     *process.Output
 	stats   Stats
 	running Running // zero where no item runs
 	process string  // what the process said last of itself
@@ -205,7 +203,7 @@ func (s *Slot) Stats() Stats {
 	stats.Recycled = maps.Clone(s.stats.Recycled)
 	if !s.running.Began.IsZero() {
 		running := s.running
-		running.Out, running.Progress = s.out, cmp.Or(running.Progress, s.process)
+		running.Progress = cmp.Or(running.Progress, s.process)
 		stats.Running = &running
 	}
 	if s.state == Starting {
@@ -243,13 +241,13 @@ func (s *Slot) occupied(p *occupant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Processes++
-	s.task, s.pid, s.watched, s.out = p.session.Task.Name, p.session.Process.PID, p.session.Memory.Watched, p.session.Process.Out
+	s.task, s.pid, s.watched = p.session.Task.Name, p.session.Process.PID, p.session.Memory.Watched
 }
 
 func (s *Slot) vacated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.task, s.pid, s.watched, s.out, s.process = "", 0, nil, nil, ""
+	s.task, s.pid, s.watched, s.process = "", 0, nil, ""
 }
 
 func (s *Slot) tally(change func(*Stats)) {

@@ -2,8 +2,6 @@ package slot
 
 import (
 	"time"
-
-	"github.com/gpumux/gpumux/internal/process"
 )
 
 // Recycles are the reasons for which a process is recycled.
@@ -38,6 +36,4 @@ type Running struct {
 	Began time.Time
 	// Progress is the beginning of the JSON that it, or else its process, reported last.
 	Progress string
-	// Out is its process's output; the unread part is the item's. It may be nil.
-	Out *process.Output
 }
