@@ -96,7 +96,6 @@ func TestSeeing_TooManyFailures(t *testing.T) {
 	require.Regexp(t, `failed: task_error.*[0-9]+ of 40 items failed, more than the 4 that may \(10%\), mostly task_error; such as item [0-9]+`, p.stderr.String())
 	id := filepath.Base(s.state()[0])
 	require.Regexp(t, `interrupted(?s:.*)failed +[0-9]+\n(?s:.*)task_error ValueError(?s:.*)is odd`, s.run(0, "show", id).stdout.String())
-	require.Contains(t, s.run(0, "__complete", "show", "").stdout.String(), id+"\n")
 	require.Contains(t, s.run(2, "results", id).stderr.String(), "map "+id+" is interrupted, and its own command writes its results; --partial gives")
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "status     interrupted\n")
 	s.write("fixed", "")
