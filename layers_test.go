@@ -33,7 +33,8 @@ cmd/gpumux                       cmd/gpumux/devserver internal/cli internal/loca
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli
-internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/strict internal/text starter workers workers/config
+internal/cli                     . codec gpu internal/batches internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/strict internal/text starter workers workers/config
+internal/batches                 . internal/contract internal/names internal/objects internal/results internal/store internal/strict internal/text starter
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows
@@ -148,7 +149,7 @@ func short(pkg string) string {
 // public package names a type of internal/. Those of activities do: only workers use it.
 func TestLayers_ThePublicFaceNamesPublicTypes(t *testing.T) {
 	// What the worker's own packages ask of each other.
-	known := []string{"Catalog.Find", "NewCatalog", "Worker.Describe", "Worker.RunDirect"}
+	known := []string{"Catalog.Find", "NewCatalog", "Worker.Describe", "Worker.RunDirect", "Starter.UseStore"}
 	exports, public := map[string]string{}, map[string]bool{}
 	for _, dir := range []string{".", "cmd/gpumux"} {
 		list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}} {{.Name}}", "./...")

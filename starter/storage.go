@@ -35,6 +35,9 @@ func (s *Starter) OpenStore(ctx context.Context) error {
 	return err
 }
 
+// UseStore is OpenStore for packages of gpumux, which use the store directly.
+func (s *Starter) UseStore(ctx context.Context) (*store.Store, error) { return s.openStore(ctx) }
+
 // openStore opens Store, else the workers' own, whose errors are *NoStoreError.
 func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 	s.opening.Lock()

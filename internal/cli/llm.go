@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
@@ -45,6 +46,12 @@ type modelArg struct {
 	Request  map[string]json.RawMessage `json:"request,omitempty"`
 }
 
+func (arg *modelArg) register(flags *pflag.FlagSet) {
+	flags.StringVar(&arg.Engine, "engine", "", "vllm, transformers or llama (default: the first that is installed)")
+	flags.Func("setting", "`KEY=VALUE` for the engine, such as max_model_len=8192; may be given again", keyValue(&arg.Settings))
+	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))
+}
+
 func llmCommand(a *app) *cobra.Command {
 	f, arg, task, spent := &mapFlags{}, modelArg{}, "", &tokens{}
 	c := &cobra.Command{
@@ -73,11 +80,9 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 	for _, name := range notOfModels {
 		_ = flags.MarkHidden(name)
 	}
+	arg.register(flags)
 	flags.StringVar(&arg.Model, "model", "", "what the engine loads: a `name` on a hub, a folder or a file")
-	flags.StringVar(&arg.Engine, "engine", "", "vllm, transformers or llama (default: the first that is installed)")
-	flags.Func("setting", "`KEY=VALUE` for the engine, such as max_model_len=8192; may be given again", keyValue(&arg.Settings))
 	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
-	flags.Func("request", "`KEY=VALUE` for each request that does not say otherwise, such as temperature=0; may be given again", keyValue(&arg.Request))
 	flags.StringVar(&task, "task", "", "the task, with --local also a class of your own made of gpumux.llm.Model (default llm, with --local gpumux.llm:Model)")
 	flags.Float64Var(&spent.price, "price", 0, "what an hour of a slot costs: the summary has the cost of the time in which slots had requests, without starts of engines, and of a million tokens out")
 	a.connectionFlags(c)

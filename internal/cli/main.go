@@ -156,7 +156,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		}
 		root.AddCommand(all...)
 	}
-	add("map", mapCommand(a), llmCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a), resultsCommand(a))
+	add("map", mapCommand(a), llmCommand(a), batchesCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a), resultsCommand(a))
 	add("map", steeringCommands(a)...)
 	add("map", retryCommand(a), pruneCommand(a), localCommand(a))
 	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), gpusCommand(a), doctorCommand(a), benchCommand(a))

@@ -140,8 +140,8 @@ func logsCommand(a *app) *cobra.Command {
 		Use:   "logs ID",
 		Short: "Show what items of a map printed",
 		Long: `Show what items of a map printed or logged, each line behind the index of its item. Output comes with the
-result of its item; --follow waits for results that a server still gives. How far an item is that still runs is
-in gpumux show and top: what it gave gpumux.progress last. Of a process that died it is the last that it printed.
+result of its item; --follow waits for results that a server still gives. gpumux show and top have what an
+item that runs gave gpumux.progress. Of a process that died it is the last that it printed.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +

@@ -55,6 +55,7 @@ func Key(key string) error {
 const (
 	Identity = "store.json"
 	Sources  = "sources"
+	Batches  = "batches"
 )
 
 // PartsEnding ends the name of a results file's folder; see contract.PartsOf.
@@ -66,7 +67,7 @@ func Writable(key string) error {
 	lower := strings.ToLower(key)
 	first, _, _ := strings.Cut(lower, "/")
 	switch strings.TrimSuffix(first, PartsEnding) {
-	case Identity, Sources:
+	case Identity, Sources, Batches:
 		return fmt.Errorf("%.200q is kept for gpumux itself; write it as maps/name.jsonl", key)
 	}
 	if strings.Count(lower+"/", PartsEnding+"/") > 1 {

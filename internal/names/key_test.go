@@ -12,7 +12,7 @@ func TestOutput_IsNothingOfGpumux(t *testing.T) {
 	for _, good := range []string{"a", "maps/m/results.jsonl", "my/sources/a.jsonl", "sources.jsonl", "x/store.json", "file:///data/a.jsonl", "a.partsx"} {
 		require.NoError(t, names.Output(good), good)
 	}
-	for _, reserved := range []string{"store.json", "Store.JSON", "sources", "sources/0a.jsonl", "SOURCES/a", "store.json/a"} {
+	for _, reserved := range []string{"store.json", "Store.JSON", "sources", "sources/0a.jsonl", "SOURCES/a", "store.json/a", "batches/joe/a.json"} {
 		require.ErrorContains(t, names.Output(reserved), "is kept for gpumux itself", reserved)
 		require.ErrorContains(t, names.Writable(reserved), "is kept for gpumux itself", reserved)
 		require.ErrorContains(t, names.Writable(reserved+names.PartsEnding), "is kept for gpumux itself", reserved)

@@ -127,6 +127,16 @@ class Check(unittest.TestCase):
         done = subprocess.run(words, capture_output=True, text=True, env=self.environment, cwd=self.dir, timeout=900)
         return done.returncode, done.stdout + done.stderr
 
+    def serve(self, name):
+        """A server, and a worker with the task llm."""
+        port = free_port()
+        with open(self.path("worker.yaml"), "w", encoding="utf-8") as to:
+            to.write(WORKER.format(store=self.path("store"), python=sys.executable))
+        server = self.start(GPUMUX, "dev", "--no-worker", "--headless", "--port", port, "--data", self.path("data-" + name))
+        self.wait_for("the server", lambda: "Ctrl-C stops" in self.log())
+        self.environment.update(TEMPORAL_ADDRESS="127.0.0.1:" + port, GPUMUX_STORE="file://" + self.path("store"))
+        return server, self.start(GPUMUX, "worker", "-f", self.path("worker.yaml"))
+
     def log(self):
         with open(self.path("log"), encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -292,6 +302,38 @@ class Starts(Check):
             self.assertRegex(output.strip().split("\n")[-1], "Engine core initialization failed.*: ValueError: .*memory")
 
 
+class Batches(Check):
+    """OpenAI's own client and `gpumux batches`, whose rows are those of `gpumux llm` on the same file."""
+
+    def test_rows(self):
+        import openai
+
+        model = os.path.join(FOLDER, "tiny")
+        rows = [row for row in every_kind() if row["url"] == CHAT]
+        for row in rows:
+            row["body"].setdefault("model", model)
+        file = self.write([row for row in rows if row["body"]["model"] == model])
+        settings = {**SETTINGS, "served_model_name": [model]}
+        self.serve("batches")
+        code, output = self.run_to_end(GPUMUX, "llm", file, "--model", model, "--pool", "cpu", "--out", self.out, *flags(settings))
+        self.assertEqual(code, 1, output)
+        self.start(GPUMUX, "batches", "--model", model, "--pool", "cpu", "--listen", "127.0.0.1:0", *flags(settings))
+        self.wait_for("the interface", lambda: "base_url" in self.log())
+        client = openai.OpenAI(base_url=re.search(r"base_url +(\S+)", self.log())[1], api_key="none")
+        with open(file, "rb") as source:
+            uploaded = client.files.create(file=source, purpose="batch")
+        batch = client.batches.create(input_file_id=uploaded.id, endpoint=CHAT, completion_window="24h")
+        self.wait_for("the end", lambda: client.batches.retrieve(batch.id).status in ("completed", "failed"))
+        batch = client.batches.retrieve(batch.id)
+        self.assertEqual(batch.status, "completed", batch)
+        good, bad = ([json.loads(line) for line in client.files.content(id).text.splitlines()] for id in (batch.output_file_id, batch.error_file_id))
+        self.assertEqual({row["response"]["status_code"] for row in good}, {200})
+        self.assertNotIn(200, {row["response"]["status_code"] for row in bad})
+        sort = lambda rows: sorted(map(bare, rows), key=lambda row: row["custom_id"])
+        self.assertEqual(sort(good + bad), sort(self.rows()))
+        print(f"{len(good)} rows with an answer and {len(bad)} with an error, as of gpumux llm", flush=True)
+
+
 BARE = """
 import json, sys, time
 from vllm import LLM, SamplingParams
@@ -332,13 +374,7 @@ class Figures(Check):
             print(f"2,000 requests of at most {longest} tokens, model {model}: LLM.chat {bare_seconds:.1f} s, run-batch {batch_seconds} s, a whole map {map_seconds:.1f} s", flush=True)
 
     def warm(self, model, file):
-        port = free_port()
-        with open(self.path("worker.yaml"), "w", encoding="utf-8") as to:
-            to.write(WORKER.format(store=self.path("store"), python=sys.executable))
-        server = self.start(GPUMUX, "dev", "--no-worker", "--headless", "--port", port, "--data", self.path("data-" + model))
-        self.wait_for("the server", lambda: "Ctrl-C stops" in self.log())
-        self.environment.update(TEMPORAL_ADDRESS="127.0.0.1:" + port, GPUMUX_STORE="file://" + self.path("store"))
-        worker = self.start(GPUMUX, "worker", "-f", self.path("worker.yaml"))
+        server, worker = self.serve(model)
         command = lambda name, file: [GPUMUX, "llm", file, "--model", os.path.join(FOLDER, model), "--pool", "cpu", "--out", self.out, "--id", name,
                                       *flags({**SETTINGS, "served_model_name": [model]})]
         code, output = self.run_to_end(*command("first-" + model, self.write(many(20, 16), "few.jsonl")))
