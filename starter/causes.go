@@ -18,16 +18,8 @@ type Cause struct {
 	Count int64            `json:"count"`
 	// Example is the first of them.
 	Example gpumux.Result `json:"example"`
-	// Places are where they failed, the one with the most first, as far as faults tell.
-	Places []Place `json:"places,omitempty"`
-}
-
-// Place is a device with failures of one cause.
-type Place struct {
-	Pool   string `json:"pool"`
-	Device string `json:"device"`
-	Host   string `json:"host"`
-	Count  int64  `json:"count"`
+	// Places count them by where they failed, where faults tell: "gpu on GPU-5c89 of n1".
+	Places map[string]int64 `json:"places,omitempty"`
 }
 
 // Causes groups failures by cause: the first 200 causes.
@@ -64,22 +56,16 @@ func (g *Causes) Add(r gpumux.Result) {
 	if g.groups == nil {
 		g.groups = map[string]*Cause{}
 	}
-	group := &Cause{Kind: r.Fault.Kind, Count: 1, Example: r}
+	group := &Cause{Kind: r.Fault.Kind, Count: 1, Example: r, Places: map[string]int64{}}
 	group.at(r.Fault)
 	g.groups[key], g.order = group, append(g.order, group)
 }
 
 func (c *Cause) at(f *gpumux.Fault) {
-	if f.Slot == "" {
-		return
-	}
 	pool, _, _ := strings.Cut(f.Slot, "/")
-	at := slices.IndexFunc(c.Places, func(p Place) bool { return p.Pool == pool && p.Device == f.Device && p.Host == f.Host })
-	switch {
-	case at >= 0:
-		c.Places[at].Count++
-	case len(c.Places) < maxPlaces:
-		c.Places = append(c.Places, Place{Pool: pool, Device: f.Device, Host: f.Host, Count: 1})
+	place := fmt.Sprintf("%s on %s of %s", pool, f.Device, f.Host)
+	if _, known := c.Places[place]; pool != "" && (known || len(c.Places) < maxPlaces) {
+		c.Places[place]++
 	}
 }
 
@@ -88,8 +74,6 @@ func (g *Causes) Sorted() []Cause {
 	sorted := make([]Cause, len(g.order))
 	for i, group := range g.order {
 		sorted[i] = *group
-		byCount := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
-		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), byCount)
 	}
 	slices.SortStableFunc(sorted, func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	return sorted

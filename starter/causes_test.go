@@ -64,5 +64,5 @@ func TestCauses_Places(t *testing.T) {
 	require.Equal(t, gpumux.FaultCrash, cause.Kind)
 	require.EqualValues(t, 5, cause.Count)
 	require.Zero(t, cause.Example.Index)
-	require.Equal(t, []Place{{"gpu", "GPU-b", "n1", 2}, {"gpu", "GPU-a", "n1", 1}, {"big", "GPU-b", "n1", 1}}, cause.Places)
+	require.Equal(t, map[string]int64{"gpu on GPU-b of n1": 2, "gpu on GPU-a of n1": 1, "big on GPU-b of n1": 1}, cause.Places)
 }

@@ -1,7 +1,9 @@
 package batches
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/strict"
 	"github.com/gpumux/gpumux/internal/text"
@@ -29,8 +32,9 @@ const (
 	// noted is how long after its start a map that is not there may be one whose start was
 	// cut off. Later it may be one that Temporal has forgotten.
 	noted = 12 * time.Hour
-	// maxMistakes are told of a file, maxRequests is how many a batch may have.
-	maxMistakes, maxRequests = 100, 1_000_000
+	// maxMistakes are told of a file, maxRequests is how many a batch may have, maxLine the
+	// bytes of one.
+	maxMistakes, maxRequests, maxLine = 100, 1_000_000, 64 << 20
 )
 
 // keep repeats the steps of something until one says that it is over, or the server ends.
@@ -57,18 +61,45 @@ func (s *Server) pause() {
 // takeUp goes on with the batches that the server before has left open.
 func (s *Server) takeUp() (over bool) {
 	st := must(s.Starter.UseStore(s.ctx))
+	var keys []string
 	for o, err := range st.Objects.Objects(s.ctx, names.Batches) {
-		check(err)
-		if id := strings.TrimSuffix(path.Base(o.Key), recordEnding); strings.HasPrefix(id, batchPrefix) {
-			s.carry(shelf{st, path.Base(path.Dir(o.Key))}, id)
+		if check(err); strings.HasPrefix(path.Base(o.Key), batchPrefix) {
+			keys = append(keys, o.Key)
 		}
 	}
+	var failed error
+	owner := func(key string) shelf { return shelf{st, path.Base(path.Dir(key))} }
+	read := func(key string) (b batch, err error) {
+		return b, owner(key).read(s.ctx, strings.TrimSuffix(path.Base(key), recordEnding), &b)
+	}
+	at := 0
+	for b, err := range objects.Ahead(objects.Abreast, slices.Values(keys), read) {
+		if failed = cmp.Or(failed, err); err == nil && !b.over() {
+			s.carry(owner(keys[at]), &b)
+		}
+		at++
+	}
+	check(failed)
 	return true
 }
 
+// place is what the others have to know of an open batch: its model, once that is known.
+type place struct {
+	model   string
+	started bool
+}
+
+func placeOf(b *batch) (p place) {
+	if b.Model != nil {
+		p = place{*b.Model, b.Begun > 0}
+	}
+	return p
+}
+
 // carry begins to take the steps of a batch.
-func (s *Server) carry(on shelf, id string) {
-	if _, known := s.open.LoadOrStore(id, ""); known {
+func (s *Server) carry(on shelf, b *batch) {
+	id := b.ID
+	if _, known := s.open.LoadOrStore(id, placeOf(b)); known {
 		return
 	}
 	s.keepers.Go(func() {
@@ -80,12 +111,15 @@ func (s *Server) carry(on shelf, id string) {
 // step does one thing for a batch.
 func (s *Server) step(ctx context.Context, on shelf, id string) (over bool) {
 	b := &batch{}
-	check(on.read(ctx, id, b))
-	switch {
-	case b.over():
+	err := on.read(ctx, id, b)
+	if b.over() || errors.Is(err, fs.ErrNotExist) {
 		return true
-	case b.Total > 0:
+	}
+	switch check(err); {
+	case b.Total > 0 && b.Begun > 0:
 		s.follow(ctx, on, b)
+	case b.Total > 0:
+		s.begin(ctx, on, b)
 	case b.Status == cancelling:
 		s.end(ctx, on, b, func(b *batch) { b.move(cancelled) })
 	default:
@@ -96,6 +130,8 @@ func (s *Server) step(ctx context.Context, on shelf, id string) (over bool) {
 
 // validate reads the input. What is wrong with it ends the batch before anything runs.
 func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	var all []mistake
 	wrongIf := func(is bool, line *int64, param, format string, args ...any) {
 		if is && (len(all) == 0 || all[len(all)-1].Line != line) {
@@ -103,7 +139,7 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 		}
 	}
 	n, model, seen, seed := int64(0), "", map[uint64]bool{}, maphash.MakeSeed()
-	eachRequest(ctx, on, b, func(line int64, text []byte) bool {
+	err := eachRequest(ctx, on, b, func(line int64, text []byte) bool {
 		var r struct {
 			CustomID string `json:"custom_id"`
 			Method   string `json:"method"`
@@ -115,6 +151,9 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 		at := &line
 		if bad := strict.Decode(text, &r, json.RejectUnknownMembers(false)); bad != nil {
 			wrongIf(true, at, bad.Field, "%s", bad.Message)
+		}
+		if r.Body.Model == "" && len(s.Models) == 1 {
+			r.Body.Model = s.modelNames()
 		}
 		if n++; model == "" && s.Models[r.Body.Model] != nil {
 			model = r.Body.Model
@@ -129,6 +168,7 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 		seen[id] = true
 		return len(all) < maxMistakes && n <= maxRequests
 	})
+	wrongIf(errors.Is(err, bufio.ErrTooLong), nil, "input_file_id", "has a line of more than %dMiB", maxLine>>20)
 	wrongIf(n == 0, nil, "input_file_id", "has no request, or is gone")
 	if len(all) > 0 {
 		s.end(ctx, on, b, func(b *batch) { b.move(failed); b.Errors = listOf(all) })
@@ -138,56 +178,71 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 }
 
 // eachRequest calls f with the lines of the input, if it is there, until f returns false.
-func eachRequest(ctx context.Context, on shelf, b *batch, f func(line int64, text []byte) bool) {
+// The error is of a line that is too long.
+func eachRequest(ctx context.Context, on shelf, b *batch, f func(line int64, text []byte) bool) error {
 	from, err := on.store.Objects.Read(ctx, on.content(b.Input), 0, -1)
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		return nil
 	}
 	check(err)
 	defer from.Close()
-	number := int64(0)
-	for line, err := range results.Lines(from) {
-		check(err)
-		number++
-		if line = bytes.Trim(bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")), " \t\r\n"); len(line) > 0 && !f(number, line) {
-			return
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxLine)
+	for number := int64(1); lines.Scan(); number++ {
+		check(ctx.Err())
+		line := lines.Bytes()
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		if line = bytes.Trim(line, " \t\r"); len(line) > 0 && !f(number, line) {
+			return nil
 		}
 	}
+	if err := lines.Err(); !errors.Is(err, bufio.ErrTooLong) {
+		check(err)
+	}
+	return lines.Err()
 }
 
-// turn reports whether a batch may start. One of another model that came before, and may
-// use a pool of this one, has its turn first: an engine that gives way for a chunk of
-// another model would start anew each time.
+// turn reports whether a batch may start, and notes that it does. One of another model
+// that came before, or has started, and may use a pool of this one, has its turn first: an
+// engine that gives way for a chunk of another model would start anew each time.
 func (s *Server) turn(b *batch) (ours bool) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	pools := s.Models[*b.Model]
 	ours = true
-	for id, model := range s.open.Range {
-		theirs, known := s.Models[model.(string)]
-		meet := !known || slices.ContainsFunc(theirs, func(pool string) bool { return slices.Contains(s.Models[*b.Model], pool) })
-		ours = ours && (id.(string) >= b.ID || model == *b.Model || !meet)
+	for id, other := range s.open.Range {
+		o := other.(place)
+		meet := slices.ContainsFunc(s.Models[o.model], func(pool string) bool { return slices.Contains(pools, pool) })
+		ours = ours && (o.model == *b.Model || !meet || !o.started && id.(string) > b.ID)
 	}
+	s.open.Store(b.ID, place{*b.Model, ours})
 	return ours
+}
+
+// begin waits until a batch may start.
+func (s *Server) begin(ctx context.Context, on shelf, b *batch) {
+	switch {
+	case b.Status == cancelling, time.Now().Unix() >= b.Expires:
+		s.finish(ctx, on, b, expired, nil)
+	case s.Models[*b.Model] == nil:
+		s.finish(ctx, on, b, failed, fmt.Errorf("the model %s is not served any more; there is %s", *b.Model, s.modelNames()))
+	case !s.turn(b):
+		s.pause()
+	default:
+		s.change(ctx, on, b, func(b *batch) { b.Begun = time.Now().Unix() })
+	}
 }
 
 // follow starts the map once, and sees how far it is.
 func (s *Server) follow(ctx context.Context, on shelf, b *batch) {
-	s.open.Store(b.ID, *b.Model)
 	h, err := s.Starter.Open(ctx, b.ID)
-	if errors.As(err, new(*starter.NotFoundError)) {
-		switch waits := b.Status == validating; {
-		case waits && time.Now().Unix() >= b.Expires, b.Status == cancelling && b.Begun == 0:
-			s.finish(ctx, on, b, expired, nil)
-			return
-		case !waits || b.Begun > 0 && time.Since(time.Unix(b.Begun, 0)) > noted: // it must not run again
-			err = &starter.RefusedError{Problem: "Temporal no longer knows the map; what it left is in the output file"}
-		case s.Models[*b.Model] == nil:
-			err = &starter.RefusedError{Problem: fmt.Sprintf("the model %s is not served any more; there is %s", *b.Model, s.modelNames())}
-		case !s.turn(b):
-			s.pause()
-			return
-		default:
-			s.change(ctx, on, b, func(b *batch) { b.Begun = time.Now().Unix() })
-			h, err = s.start(ctx, on, b)
-		}
+	switch gone := errors.As(err, new(*starter.NotFoundError)); {
+	case gone && (b.Status != validating || time.Since(time.Unix(b.Begun, 0)) > noted): // it must not run again
+		err = &starter.RefusedError{Problem: "Temporal no longer knows the map; what it left is in the output file"}
+	case gone:
+		h, err = s.start(ctx, on, b)
 	}
 	if errors.As(err, new(*gpumux.InputError)) || errors.As(err, new(*starter.RefusedError)) {
 		s.finish(ctx, on, b, failed, err)
@@ -253,8 +308,8 @@ func (s *Server) finish(ctx context.Context, on shelf, b *batch, how string, why
 	defer bad.Abort()
 	has := s.stored(ctx, on, b, good, bad)
 	if slices.Contains(has, false) {
-		unanswered(ctx, on, b, how, has, bad)
-	} else if how == failed { // all that Temporal forgot is there
+		check(unanswered(ctx, on, b, how, has, bad))
+	} else if how != cancelled { // all that Temporal forgot is there
 		how = completed
 	}
 	outputs, faults := good.commit(ctx), bad.commit(ctx)
@@ -280,6 +335,9 @@ func (s *Server) stored(ctx context.Context, on shelf, b *batch, good, bad *draf
 	for line, err := range lines {
 		check(err)
 		outcome, to := must(results.ParseOutcome(line)), good
+		if outcome.Index >= b.Total {
+			check(fmt.Errorf("the results %s have item %d of a batch of %d", b.Results, outcome.Index, b.Total))
+		}
 		if has[outcome.Index] = true; outcome.Kind != "" {
 			to = bad
 		}
@@ -289,10 +347,10 @@ func (s *Server) stored(ctx context.Context, on shelf, b *batch, good, bad *draf
 }
 
 // unanswered writes a row for each request that has none.
-func unanswered(ctx context.Context, on shelf, b *batch, how string, has []bool, to *draft) {
+func unanswered(ctx context.Context, on shelf, b *batch, how string, has []bool, to *draft) error {
 	at := -1
-	eachRequest(ctx, on, b, func(_ int64, line []byte) bool {
-		if at++; !has[at] {
+	return eachRequest(ctx, on, b, func(_ int64, line []byte) bool {
+		if at++; at < len(has) && !has[at] {
 			why := map[string]string{"code": "batch_" + how, "message": "the batch is " + how + ", and this request was not answered"}
 			to.row(must(text.Marshal(map[string]any{"id": fmt.Sprint("batch_req_", at), "custom_id": text.FieldOf(line, "custom_id"), "response": nil, "error": why})))
 		}

@@ -8,10 +8,12 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/gpumux/gpumux/internal/names"
@@ -57,8 +59,8 @@ type batch struct {
 	Expires    int64             `json:"expires_at"`
 	Counts     counts            `json:"request_counts"`
 	Metadata   map[string]string `json:"metadata"`
-	// Times say when it became what, as in_progress_at.
-	Times map[string]*int64 `json:",embed"`
+	// Rest has when it became what, as in_progress_at, and what later versions know.
+	Rest map[string]jsontext.Value `json:",embed"`
 
 	// FileName is that of the input. A batch whose input is good has its Total. From Begun
 	// on its map may run, and Results is where that leaves them.
@@ -85,12 +87,14 @@ type mistake struct {
 type list[T any] struct {
 	Object string `json:"object"`
 	Data   []T    `json:"data"`
-	More   bool   `json:"has_more,omitzero"`
+	More   bool   `json:"has_more"`
 }
 
 func listOf[T any](data []T) *list[T] { return &list[T]{Object: "list", Data: data} }
 
-func (b *batch) move(to string) { b.Status, b.Times[to+"_at"] = to, new(time.Now().Unix()) }
+func (b *batch) move(to string) {
+	b.Status, b.Rest[to+"_at"] = to, strconv.AppendInt(nil, time.Now().Unix(), 10)
+}
 
 func (b *batch) over() bool {
 	return slices.Contains([]string{completed, failed, expired, cancelled}, b.Status)

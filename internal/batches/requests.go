@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/strict"
 )
@@ -29,14 +31,16 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, on shelf) any {
 		if err == io.EOF {
 			break
 		}
+		wrongIf(err != nil && !errors.As(err, new(*http.MaxBytesError)), "", "the form ends early: %v", err)
 		check(err)
 		switch name := part.FormName(); name {
 		case "purpose":
 			f.Purpose = string(must(io.ReadAll(io.LimitReader(part, 100))))
 		case "file":
-			f.Name, f.Bytes = part.FileName(), must(io.Copy(to, part))
+			wrongIf(f.Bytes > 0, "file", "comes twice")
+			f.Name, f.Bytes = strings.ToValidUTF8(part.FileName(), "?"), must(io.Copy(to, part))
 		default:
-			wrongIf(true, name, "is no field; there are purpose and file")
+			wrongIf(true, "", "%.100q is no field; there are purpose and file", name)
 		}
 		if f.Bytes > int64(s.MaxFile) {
 			check(&http.MaxBytesError{})
@@ -60,7 +64,9 @@ func found[T any](r *http.Request, on shelf, prefix string) *T {
 }
 
 func content(w http.ResponseWriter, r *http.Request, on shelf) any {
-	from := must(on.store.Objects.Read(r.Context(), on.content(found[file](r, on, filePrefix).ID), 0, -1))
+	from, err := on.store.Objects.Read(r.Context(), on.content(found[file](r, on, filePrefix).ID), 0, -1)
+	refuseIf(errors.Is(err, fs.ErrNotExist), http.StatusNotFound, "", "the file is being deleted")
+	check(err)
 	defer from.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(from.Size(), 10)) // which tells when it ends early
@@ -72,8 +78,10 @@ func (s *Server) remove(_ http.ResponseWriter, r *http.Request, on shelf) any {
 	f := found[file](r, on, filePrefix)
 	for id := range s.open.Range {
 		b := &batch{}
-		err := on.read(r.Context(), id.(string), b)
-		refuseIf(err == nil && b.Input == f.ID, http.StatusConflict, "", "%s is the input of %s; cancel that, or wait for its end", f.ID, b.ID)
+		if err := on.read(r.Context(), id.(string), b); !errors.Is(err, fs.ErrNotExist) { // else it is another user's
+			check(err)
+		}
+		refuseIf(b.Input == f.ID, http.StatusConflict, "", "%s is the input of %s; cancel that, or wait for its end", f.ID, b.ID)
 	}
 	check(on.store.Objects.Delete(r.Context(), on.content(f.ID)))
 	check(on.store.Objects.Delete(r.Context(), on.key(f.ID)))
@@ -146,12 +154,12 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, on shelf) any {
 	on.find(r.Context(), filePrefix, asked.Input, f)
 	wrongIf(f.Purpose != "batch", "input_file_id", "is a file that a batch wrote; give one of the purpose batch")
 	b := &batch{ID: newID(batchPrefix), Object: "batch", Endpoint: asked.Endpoint, Input: f.ID, Window: asked.Window, Status: validating,
-		Created: now.Unix(), Expires: now.Add(window).Unix(), Metadata: asked.Metadata, FileName: f.Name, Times: map[string]*int64{}}
+		Created: now.Unix(), Expires: now.Add(window).Unix(), Metadata: asked.Metadata, FileName: f.Name, Rest: map[string]jsontext.Value{}}
 	for _, status := range []string{inProgress, finalizing, completed, failed, expired, cancelling, cancelled} {
-		b.Times[status+"_at"] = nil
+		b.Rest[status+"_at"] = jsontext.Value("null")
 	}
 	on.write(context.WithoutCancel(r.Context()), b.ID, b) // a client that leaves finds it in the list
-	s.carry(on, b.ID)
+	s.carry(on, b)
 	return b
 }
 

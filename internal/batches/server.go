@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/names"
@@ -47,8 +48,9 @@ type Server struct {
 
 	ctx      context.Context // of the steps of batches
 	keepers  sync.WaitGroup
-	open     sync.Map   // the models of open batches by ID, "" where that is not known
+	open     sync.Map   // the place of each open batch by its ID
 	changing sync.Mutex // held while a record is changed
+	reading  sync.Mutex // held while an input is checked, which takes memory
 }
 
 func (s *Server) modelNames() string { return strings.Join(slices.Sorted(maps.Keys(s.Models)), ", ") }
@@ -150,7 +152,7 @@ func (s *Server) respond(w http.ResponseWriter, reply any, err error) {
 		w.Header().Set("X-Should-Retry", "false") // or OpenAI's clients try again
 	}
 	if reply != nil {
-		data, _ := json.Marshal(reply) // it always encodes
+		data, _ := json.Marshal(reply, jsontext.AllowInvalidUTF8(true)) // so it always encodes
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(why.status)
 		_, _ = w.Write(data) // or its reader has gone
@@ -193,11 +195,11 @@ func (s *Server) ReadKeys(file string) error {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) != 2 || len(words[1]) < shortestKey || names.File(words[0]) != nil || known[words[0]] || known[words[1]] {
+		if len(words) != 2 || len(words[1]) < shortestKey || names.File(words[0]) != nil || known[strings.ToLower(words[0])] || known[words[1]] {
 			return fmt.Errorf("%s:%d: write NAME KEY, each once; NAME is one for a file, and KEY has at least %d characters, as from `openssl rand -hex 24`",
 				file, number, shortestKey)
 		}
-		known[words[0]], known[words[1]], s.Keys[sha256.Sum256([]byte(words[1]))] = true, true, words[0]
+		known[strings.ToLower(words[0])], known[words[1]], s.Keys[sha256.Sum256([]byte(words[1]))] = true, true, words[0]
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ sees files and batches of their own, and shares the GPUs evenly with others. Bey
 		s.Models = map[string][]string{}
 		for _, model := range models {
 			name, pools, named := strings.Cut(model, "=")
-			m.when(strings.TrimSpace(name) == "", "--model %q: give a name, such as Qwen/Qwen3-8B, or NAME=POOL", model)
+			m.when(strings.TrimSpace(name) == "" || s.Models[name] != nil, "--model %q: give each name once, such as Qwen/Qwen3-8B, or NAME=POOL", model)
 			if s.Models[name] = f.input.Rungs(); named {
 				s.Models[name] = strings.Split(pools, ",")
 			}

@@ -226,7 +226,7 @@ func (t *tokens) add(line []byte) {
 // addTo adds them to what a map came to. One that went on has results of earlier runs.
 func (t *tokens) addTo(end *ending, entry starter.Entry) {
 	end.tokens, end.spent = t, fmt.Sprintf("%s in, %s out", humanize.Comma(t.In), humanize.Comma(t.Out))
-	if t.Out > 0 && end.Elapsed > 0 && (entry == starter.EntryStarted || entry == starter.EntryAttached) {
+	if t.Out > 0 && end.Elapsed > 0 && entry == starter.EntryStarted {
 		t.PerSecond, t.Cost = float64(t.Out)/time.Duration(end.Elapsed).Seconds(), t.price*time.Duration(end.Busy).Hours()
 		t.PerMillion = t.Cost / float64(t.Out) * 1e6
 		end.spent += fmt.Sprintf(", %s out", report.PerSecond(t.PerSecond))

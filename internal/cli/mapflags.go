@@ -84,7 +84,7 @@ func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
 	flags.DurationVar((*time.Duration)(&f.task.Start), "start-timeout", 0, local+"longest time that a process may take to start, with what the import loads or downloads, such as 30m (default 5m)")
 }
 
-const devicesUsage = "also UUIDs, free for those with room beside others, and cpu"
+const devicesUsage = "also UUIDs, and cpu"
 
 const pythonUsage = "the Python to use (default python3)"
 

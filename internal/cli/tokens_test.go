@@ -26,7 +26,7 @@ func TestTokens(t *testing.T) {
 	(*tokens)(nil).add([]byte(`{"value":{"prompt_tokens":1}}`))
 
 	end := &ending{Summary: gpumux.Summary{Busy: gpumux.Duration(30 * time.Minute), Elapsed: gpumux.Duration(400 * time.Second)}}
-	for _, entry := range []starter.Entry{starter.EntryContinued, starter.EntryRetried, starter.EntryFound} {
+	for _, entry := range []starter.Entry{starter.EntryContinued, starter.EntryRetried, starter.EntryFound, starter.EntryAttached} {
 		count.addTo(end, entry)
 		require.Equal(t, "1,240,000 in, 500,000 out", end.spent, "some may be of an earlier run")
 	}
@@ -35,7 +35,7 @@ func TestTokens(t *testing.T) {
 	line, err := json.Marshal(end)
 	require.NoError(t, err)
 	require.Contains(t, string(line), `"promptTokens":1240000,"completionTokens":500000,"tokensPerSecond":1250,"cost":1.25,"costPerMillion":2.5`)
-	(&tokens{In: 1, Out: 2}).addTo(end, starter.EntryAttached)
+	(&tokens{In: 1, Out: 2}).addTo(end, starter.EntryStarted)
 	require.Equal(t, "1 in, 2 out, 0.3/min out", end.spent)
 	line, err = json.Marshal(&ending{})
 	require.NoError(t, err)

@@ -33,8 +33,7 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
 		"faults": func(to io.Writer, _ *app) {
-			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			report.Faults(report.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}}, true)
+			report.Faults(report.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: map[string]int64{hostile: 1}}}, true)
 		},
 		"columns": func(to io.Writer, _ *app) { require.NoError(t, report.Table(to, [][]string{{hostile, hostile}})) },
 		"say":     func(_ io.Writer, a *app) { a.console.Say("gpumux: %v", fault) },

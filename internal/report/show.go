@@ -233,15 +233,15 @@ func printCause(to io.Writer, c starter.Cause, stages bool) {
 	part("next", f.Hint)
 }
 
+// places are the devices with the most failures of a cause.
 func places(c starter.Cause) string {
 	var parts []string
-	rest := c.Count
-	for _, p := range c.Places[:min(len(c.Places), placesShown)] {
-		parts = append(parts, fmt.Sprintf("%s on %s of %s (%s)", p.Pool, p.Device, p.Host, humanize.Comma(p.Count)))
-		rest -= p.Count
+	all := slices.SortedFunc(maps.Keys(c.Places), func(a, b string) int { return cmp.Or(cmp.Compare(c.Places[b], c.Places[a]), cmp.Compare(a, b)) })
+	for _, place := range all[:min(len(all), placesShown)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", place, humanize.Comma(c.Places[place])))
 	}
-	if len(parts) > 0 && rest > 0 {
-		parts = append(parts, humanize.Comma(rest)+" elsewhere")
+	if rest := len(all) - len(parts); rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d others", rest))
 	}
 	return strings.Join(parts, ", ")
 }

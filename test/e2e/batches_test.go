@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,6 +158,16 @@ refused("metadata.a", "is a number", metadata={"a": 1})
 error = fails(openai.BadRequestError, client.files.create, file=open("in.jsonl", "rb"), purpose="fine-tune")
 assert error.param == "purpose", error.body
 fails(openai.BadRequestError, client.files.create, file=b"", purpose="batch")
+import urllib.error, urllib.request
+def post(form):
+    try:
+        urllib.request.urlopen(urllib.request.Request(os.environ["BASE"] + "/files", form, {"Content-Type": "multipart/form-data; boundary=x"}))
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["error"]["message"]
+part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\none\r\n'
+assert post(part + part + b"--x--\r\n") == (400, "file comes twice")
+status, message = post(b"no form")
+assert status == 400 and message.startswith("the form ends early: "), message
 fails(openai.BadRequestError, client.files.create, file=b"x", purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600})
 
 assert client.files.delete(file.id).deleted
@@ -350,7 +361,10 @@ assert names(batch.output_file_id) == sorted(f"r{i}" for i in range(60)) and bat
 		record["status"] = "validating"
 		delete(record, "gpumux_results")
 	})
-	edit(lost, func(record map[string]any) { record["status"] = "in_progress" })
+	edit(lost, func(record map[string]any) {
+		record["status"], record["usage"] = "in_progress", map[string]any{"of_a_later_version": true}
+	})
+	b.write("store/batches/everybody/batch_"+strings.Repeat("0", 32)+".json", "{") // which holds up no other
 	edit(old, func(record map[string]any) {
 		record["status"], record["gpumux_begun"] = "validating", 1.7e9
 		delete(record, "gpumux_results")
@@ -401,7 +415,7 @@ os.remove("open")
 
 	require.NoError(t, b.Process.Kill())
 	<-b.ended
-	b.args = append(b.args, "--model", "other/model=second")
+	b.args[slices.Index(b.args, "other/model")] = "other/model=second"
 	b.serve()
 	b.python(`
 first = begin("wait.jsonl")

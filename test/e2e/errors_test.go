@@ -63,7 +63,7 @@ func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
 		}, `the ID "taken" is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another (type: bad_input, retryable: false): gpumux`},
 		"invalid": {child(workflow.ChildWorkflowOptions{}, gpumux.MapInput{Task: "t", Range: &gpumux.Range{End: -1}}),
 			"invalid map input: range: end -1 is before start 0 (type: bad_input, retryable: false): gpumux"},
-		"unknown": {inline(gpumux.MapInput{Task: "t"}, 1), "sum, text, wait, whole; name the task in the worker's file, or use one of these (type: bad_input, retryable: false): gpumux task t"},
+		"unknown": {inline(gpumux.MapInput{Task: "t"}, 1), "slow, text, wait, whole; name the task in the worker's file, or use one of these (type: bad_input, retryable: false): gpumux task t"},
 		"values":  {inline(gpumux.MapInput{Task: "fail"}, 1, 3), "item 1: ValueError: 3 is a multiple of three (type: task_error, retryable: false): gpumux task fail in slot cpu/"},
 		"failed": {inline(gpumux.MapInput{Task: "fail", MaxFailures: "0"}, 3), "item 0 failed, and none may: ValueError: 3 is a multiple of three; " +
 			"results of a map inside a workflow are not stored, so all its items run again (type: task_error, retryable: false): gpumux task fail in slot cpu/"},

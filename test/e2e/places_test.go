@@ -99,14 +99,6 @@ func TestPlaces_GPUsThatOthersFill(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond, "show has it as soon as the map has begun")
 	s.write("open", "")
 	require.Zero(t, p.code(), "%s", &p.stderr)
-
-	p = s.run(0, "map", "place.py:place", "--range", "0:8", "--local", "--slots", "4", "--memory", "4GiB", "--devices", "free", "--out", "free.jsonl")
-	require.NotContains(t, p.stderr.String(), "others hold")
-	for _, device := range s.places("free.jsonl") {
-		require.Equal(t, "GPU-00000000-0000-0000-0000-000000000001", device)
-	}
-	p = s.run(2, "map", "place.py:place", "--range", "0:8", "--local", "--memory", "24GiB", "--slots", "2", "--devices", "free")
-	require.Contains(t, p.stderr.String(), "--devices: no GPU has 48GiB free: of 0 (")
 }
 
 // The only device fails its probe: the map waits, and says for what.

@@ -114,7 +114,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 		p.check(at, named, r)
 		named[p.Name] = true
 		p = p.withDefaults()
-		devices, err := p.choose(inventory)
+		devices, err := inventory.Select(p.Devices)
 		if err != nil {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
@@ -131,13 +131,6 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	c.checkSharing(placements, r)
 	checkComputeModes(placements, inventory, r)
 	return placements
-}
-
-func (p Pool) choose(inventory *gpu.Inventory) ([]gpu.Device, error) {
-	if len(p.Devices) == 1 && strings.EqualFold(p.Devices[0], "free") {
-		return p.free(inventory)
-	}
-	return inventory.Select(p.Devices)
 }
 
 func (p Placement) uses(d gpu.Device) bool { return slices.Contains(p.devices(), d) }

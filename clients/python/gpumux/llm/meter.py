@@ -26,7 +26,7 @@ class Meter:
         self._counted["prompt_tokens"] += prompt
         self._counted["generation_tokens"] += _number(usage, "completion_tokens", "output_tokens")
         details = _object(_object(usage).get("prompt_tokens_details") or _object(usage).get("input_tokens_details"))
-        if "cached_tokens" in details:
+        if isinstance(details.get("cached_tokens"), int):
             self._counted["cache_queries"] += prompt
             self._counted["cache_hits"] += _number(details, "cached_tokens")
 

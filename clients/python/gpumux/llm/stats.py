@@ -27,7 +27,7 @@ class Stats:
             if iteration_stats is not None:
                 self._prompt += iteration_stats.num_prompt_tokens
                 self._generation += iteration_stats.num_generation_tokens
-        except AttributeError as error:  # of another version; raised here it would end the engine
+        except Exception as error:  # of another version; raised here it would end the engine
             self._wrong = error
 
     def __getattr__(self, name: str) -> Any:
