@@ -205,8 +205,8 @@ func eachRequest(ctx context.Context, on shelf, b *batch, f func(line int64, tex
 }
 
 // turn reports whether a batch may start, and notes that it does. One of another model
-// that came before, or has started, and may use a pool of this one, has its turn first: an
-// engine that gives way for a chunk of another model would start anew each time.
+// that came before, or has started, and may use a pool of this one, has its turn first:
+// an engine that gives way for a chunk of another model would start anew each time.
 func (s *Server) turn(b *batch) (ours bool) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
