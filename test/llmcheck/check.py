@@ -370,19 +370,35 @@ class Figures(Check):
             self.assertEqual(code, 0, output)
             spent = re.findall(r"100% Completed.*\[([\d:]+)<", output)[-1].split(":")
             batch_seconds = sum(int(part) * 60**i for i, part in enumerate(reversed(spent)))
-            map_seconds = self.warm(model, file)
+            (map_seconds,) = self.warm(model, [file])
             print(f"2,000 requests of at most {longest} tokens, model {model}: LLM.chat {bare_seconds:.1f} s, run-batch {batch_seconds} s, a whole map {map_seconds:.1f} s", flush=True)
 
-    def warm(self, model, file):
+    def test_order(self):
+        """Requests with 60 beginnings, of which the engine's prefix cache has room for some 20."""
+        chance = random.Random(3)
+        words = "who asks what the answer is when seven slots share one device and nobody waits for memory".split()
+        beginnings = [" ".join(chance.choice(words) for _ in range(150)) for _ in range(60)]
+        rows = [request(f"r{i} {n}", {"messages": [{"role": "system", "content": text}, *said(f"question {i}")], "max_tokens": 4, "temperature": 0})
+                for i in range(12) for n, text in enumerate(beginnings)]
+        chance.shuffle(rows)
+        alike = sorted(rows, key=lambda row: json.dumps(row["body"]["messages"]))
+        shuffled, next_to_each_other = self.warm("small", [self.write(rows, "shuffled.jsonl"), self.write(alike, "alike.jsonl")],
+                                                 max_model_len=1024, max_num_seqs=16, num_gpu_blocks_override=120)
+        print(f"720 requests with 60 beginnings: shuffled {shuffled:.1f} s, next to each other {next_to_each_other:.1f} s", flush=True)
+
+    def warm(self, model, files, **more):
+        """The seconds of a whole map over each file, with the engine loaded."""
         server, worker = self.serve(model)
         command = lambda name, file: [GPUMUX, "llm", file, "--model", os.path.join(FOLDER, model), "--pool", "cpu", "--out", self.out, "--id", name,
-                                      *flags({**SETTINGS, "served_model_name": [model]})]
+                                      *flags({**SETTINGS, "served_model_name": [model], **more})]
         code, output = self.run_to_end(*command("first-" + model, self.write(many(20, 16), "few.jsonl")))
         self.assertEqual(code, 0, output)
-        began = time.monotonic()
-        code, output = self.run_to_end(*command("all-" + model, file))
-        seconds = time.monotonic() - began
-        self.assertEqual(code, 0, output)
+        seconds = []
+        for i, file in enumerate(files):
+            began = time.monotonic()
+            code, output = self.run_to_end(*command(f"all-{model}-{i}", file))
+            seconds.append(time.monotonic() - began)
+            self.assertEqual(code, 0, output)
         self.end(worker)
         self.end(server)
         os.remove(self.path("log"))
