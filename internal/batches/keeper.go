@@ -133,7 +133,7 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	var all []mistake
-	wrongIf := func(is bool, line *int64, param, format string, args ...any) {
+	noteIf := func(is bool, line *int64, param, format string, args ...any) {
 		if is && (len(all) == 0 || all[len(all)-1].Line != line) {
 			all = append(all, mistake{"invalid_request", strings.TrimSpace(param + " " + fmt.Sprintf(format, args...)), param, line})
 		}
@@ -150,7 +150,7 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 		}
 		at := &line
 		if bad := strict.Decode(text, &r, json.RejectUnknownMembers(false)); bad != nil {
-			wrongIf(true, at, bad.Field, "%s", bad.Message)
+			noteIf(true, at, bad.Field, "%s", bad.Message)
 		}
 		if r.Body.Model == "" && len(s.Models) == 1 {
 			r.Body.Model = s.modelNames()
@@ -159,17 +159,17 @@ func (s *Server) validate(ctx context.Context, on shelf, b *batch) {
 			model = r.Body.Model
 		}
 		id := maphash.String(seed, r.CustomID)
-		wrongIf(r.CustomID == "" || seen[id], at, "custom_id", "is %.100q; give each request one of its own", r.CustomID)
-		wrongIf(r.Method != "POST", at, "method", "is %.100q; give POST", r.Method)
-		wrongIf(r.URL != b.Endpoint, at, "url", "is %.100q; give %s, as the batch has it", r.URL, b.Endpoint)
-		wrongIf(model == "", at, "body.model", "is %.200q; there is %s", r.Body.Model, s.modelNames())
-		wrongIf(r.Body.Model != model, at, "body.model", "is %.100q, and was %s before; a batch has one", r.Body.Model, model)
-		wrongIf(n > maxRequests, at, "", "a batch has at most %d requests", maxRequests)
+		noteIf(r.CustomID == "" || seen[id], at, "custom_id", "is %.100q; give each request one of its own", r.CustomID)
+		noteIf(r.Method != "POST", at, "method", "is %.100q; give POST", r.Method)
+		noteIf(r.URL != b.Endpoint, at, "url", "is %.100q; give %s, as the batch has it", r.URL, b.Endpoint)
+		noteIf(model == "", at, "body.model", "is %.200q; there is %s", r.Body.Model, s.modelNames())
+		noteIf(r.Body.Model != model, at, "body.model", "is %.100q, and was %s before; a batch has one", r.Body.Model, model)
+		noteIf(n > maxRequests, at, "", "a batch has at most %d requests", maxRequests)
 		seen[id] = true
 		return len(all) < maxMistakes && n <= maxRequests
 	})
-	wrongIf(errors.Is(err, bufio.ErrTooLong), nil, "input_file_id", "has a line of more than %dMiB", maxLine>>20)
-	wrongIf(n == 0, nil, "input_file_id", "has no request, or is gone")
+	noteIf(errors.Is(err, bufio.ErrTooLong), nil, "input_file_id", "has a line of more than %dMiB", maxLine>>20)
+	noteIf(n == 0, nil, "input_file_id", "has no request, or is gone")
 	if len(all) > 0 {
 		s.end(ctx, on, b, func(b *batch) { b.move(failed); b.Errors = listOf(all) })
 		return
@@ -260,9 +260,11 @@ func (s *Server) follow(ctx context.Context, on shelf, b *batch) {
 	defer stop()
 	_, err = h.Wait(waiting)
 	if runs := waiting.Err() != nil; !runs {
-		ended, how := (*starter.EndedError)(nil), completed
-		if errors.As(err, &ended) {
-			how = map[bool]string{true: failed, false: cancelled}[ended.Status == starter.StatusFailed]
+		how := completed
+		if ended, is := errors.AsType[*starter.EndedError](err); is && ended.Status == starter.StatusFailed {
+			how = failed
+		} else if is {
+			how = cancelled
 		} else {
 			check(err)
 		}
@@ -308,7 +310,7 @@ func (s *Server) finish(ctx context.Context, on shelf, b *batch, how string, why
 	defer bad.Abort()
 	has := s.stored(ctx, on, b, good, bad)
 	if slices.Contains(has, false) {
-		check(unanswered(ctx, on, b, how, has, bad))
+		check(s.unanswered(ctx, on, b, how, has, bad))
 	} else if how != cancelled { // all that Temporal forgot is there
 		how = completed
 	}
@@ -347,12 +349,12 @@ func (s *Server) stored(ctx context.Context, on shelf, b *batch, good, bad *draf
 }
 
 // unanswered writes a row for each request that has none.
-func unanswered(ctx context.Context, on shelf, b *batch, how string, has []bool, to *draft) error {
+func (s *Server) unanswered(ctx context.Context, on shelf, b *batch, how string, has []bool, to *draft) error {
 	at := -1
 	return eachRequest(ctx, on, b, func(_ int64, line []byte) bool {
 		if at++; at < len(has) && !has[at] {
-			why := map[string]string{"code": "batch_" + how, "message": "the batch is " + how + ", and this request was not answered"}
-			to.row(must(text.Marshal(map[string]any{"id": fmt.Sprint("batch_req_", at), "custom_id": text.FieldOf(line, "custom_id"), "response": nil, "error": why})))
+			why := &gpumux.Fault{Kind: gpumux.FaultKind("batch_" + how), Message: "the batch is " + how + ", and this request was not answered"}
+			to.row(must(s.Row(must(results.Append(nil, gpumux.Result{Index: int64(at), Key: text.FieldOf(line, "custom_id"), Fault: why})))))
 		}
 		return true
 	})

@@ -207,7 +207,7 @@ func (s *Server) ReadKeys(file string) error {
 // admit says whose request it is. Pages in a browser get nothing, also where a name of
 // theirs leads here.
 func (s *Server) admit(r *http.Request) (owner string) {
-	page := http.NewCrossOriginProtection().Check(r) != nil || s.Keys == nil && !Loopback(r.Host)
+	page := http.NewCrossOriginProtection().Check(r) != nil || s.Keys == nil && !names.Loopback(r.Host)
 	refuseIf(page, http.StatusForbidden, "", "%.100q is no address of this machine, or a web page asks; use 127.0.0.1", r.Host)
 	if s.Keys == nil {
 		return everybody
@@ -216,13 +216,4 @@ func (s *Server) admit(r *http.Request) (owner string) {
 	owner = s.Keys[sha256.Sum256([]byte(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))]
 	refuseIf(owner == "", http.StatusUnauthorized, "", "the API key is unknown here; ask for one who runs this server")
 	return owner
-}
-
-// Loopback reports whether an address, with or without a port, is this machine's own.
-func Loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = strings.Trim(address, "[]")
-	}
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

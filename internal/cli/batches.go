@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/batches"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -55,7 +56,7 @@ sees files and batches of their own, and shares the GPUs evenly with others. Bey
 			}
 		}
 		m.when((cert == "") != (key == ""), "--tls-cert and --tls-key go together")
-		m.when(!batches.Loopback(listen) && (keys == "" || cert == ""), "--listen %s is beyond this machine's loopback, and needs --keys, --tls-cert and --tls-key", listen)
+		m.when(!names.Loopback(listen) && (keys == "" || cert == ""), "--listen %s is beyond this machine's loopback, and needs --keys, --tls-cert and --tls-key", listen)
 		m.when(s.MaxFile < 1, "--max-file %s leaves no file", s.MaxFile)
 		if keys != "" {
 			if err := s.ReadKeys(keys); err != nil {

@@ -35,7 +35,7 @@ func Fields(to io.Writer, namesAndTexts ...string) {
 
 // Engines says what the engines of language models do together where these items run.
 func Engines(items ...gpumux.RunningItem) string {
-	all, starts := map[string]float64{}, ""
+	all, caches, starts := map[string]float64{}, 0, ""
 	for _, item := range items {
 		if item.Index < 0 {
 			starts = "waits for the engine to start"
@@ -44,7 +44,10 @@ func Engines(items ...gpumux.RunningItem) string {
 		_ = json.Unmarshal([]byte(item.Progress), &engine) // what is no number is no engine's
 		if _, is := engine["prompt_tokens_per_second"]; is {
 			for name, number := range engine {
-				all[name], all["those with "+name] = all[name]+number, all["those with "+name]+1
+				all[name] += number
+			}
+			if _, has := engine["cache_hits"]; has {
+				caches++
 			}
 		}
 	}
@@ -55,8 +58,8 @@ func Engines(items ...gpumux.RunningItem) string {
 	if all["waiting"] > 0 {
 		text += fmt.Sprintf(", %.0f waiting", all["waiting"])
 	}
-	if caches := all["those with cache_hits"]; caches > 0 {
-		text += fmt.Sprintf(", cache %.0f%%", 100*all["cache_hits"]/caches)
+	if caches > 0 {
+		text += fmt.Sprintf(", cache %.0f%%", 100*all["cache_hits"]/float64(caches))
 	}
 	return text
 }

@@ -2,13 +2,14 @@ package devserver
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
+
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // gate protects the Web UI. A browser sends requests for any page that it shows, so one
@@ -20,7 +21,7 @@ type gate struct {
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case !namesThisHost(r.Host):
+	case !names.Loopback(r.Host):
 		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost", r.Host), http.StatusForbidden)
 	case http.NewCrossOriginProtection().Check(r) != nil:
 		http.Error(w, "the Web UI takes no requests from pages of other sites", http.StatusForbidden)
@@ -29,17 +30,6 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		g.authenticate(w, r)
 	}
-}
-
-// namesThisHost reports whether a Host header is ours: other names may be a web page's.
-func namesThisHost(host string) bool {
-	name := host
-	if split, _, err := net.SplitHostPort(host); err == nil {
-		name = split
-	}
-	name = strings.ToLower(strings.Trim(name, "[]"))
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // authenticate wants the key in a cookie, or in the address, and then sets the cookie.

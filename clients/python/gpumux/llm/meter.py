@@ -26,9 +26,10 @@ class Meter:
         self._counted["prompt_tokens"] += prompt
         self._counted["generation_tokens"] += _number(usage, "completion_tokens", "output_tokens")
         details = _object(_object(usage).get("prompt_tokens_details") or _object(usage).get("input_tokens_details"))
-        if isinstance(details.get("cached_tokens"), int):
+        cached = details.get("cached_tokens")
+        if isinstance(cached, int):
             self._counted["cache_queries"] += prompt
-            self._counted["cache_hits"] += _number(details, "cached_tokens")
+            self._counted["cache_hits"] += cached
 
     def look(self, requests: int, load: dict) -> dict:
         """What to report, with so many requests under way and what the engine knows itself."""
