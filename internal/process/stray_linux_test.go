@@ -68,11 +68,15 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
 		defer r.Close()
+		marked, mark, err := os.Pipe()
+		require.NoError(t, err)
 		require.NoError(t, p.Start(Command{
-			Argv: []string{"/bin/sh", "-c", `setsid env -i sh -c '(trap "" TERM HUP; exec sleep 600) & echo $!' & exec sleep 600`},
-			Env:  []string{"PATH=/usr/bin:/bin"}, Stdout: w,
+			Argv: []string{"/bin/sh", "-c", `read -r _; setsid env -i sh -c '(trap "" TERM HUP; exec sleep 600) & echo $!' & exec sleep 600`},
+			Env:  []string{"PATH=/usr/bin:/bin"}, Stdin: marked, Stdout: w,
 		}))
 		w.Close()
+		marked.Close()
+		mark.Close()
 		p.Follow(func() {})
 		t.Cleanup(p.Kill)
 		line, err := bufio.NewReader(r).ReadString('\n')
