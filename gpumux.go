@@ -21,13 +21,6 @@ const (
 	// PauseUpdate and ResumeUpdate steer a running map.
 	PauseUpdate  = "pause"
 	ResumeUpdate = "resume"
-
-	// NexusService is the Nexus service of the workers, at the queue Queue. MapOperation
-	// takes a MapInput and gives a Summary. MapIDHeader of a request is the map's ID, whose
-	// running map it then joins. Default: an ID made of the request's.
-	NexusService = "gpumux"
-	MapOperation = "map"
-	MapIDHeader  = "gpumux-map-id"
 )
 
 // Mode says how long a task process lives.

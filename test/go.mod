@@ -5,7 +5,6 @@ go 1.26.8
 require (
 	github.com/gpumux/gpumux v0.1.0
 	github.com/klauspost/compress v1.20.3
-	github.com/nexus-rpc/sdk-go v0.7.0
 	github.com/stretchr/testify v1.12.1
 	go.temporal.io/api v1.64.1
 	go.temporal.io/sdk v1.50.0
@@ -22,6 +21,7 @@ require (
 require (
 	github.com/go-json-experiment/json v1.27.2 // indirect
 	github.com/labstack/echo/v4 v4.15.4 // indirect
+	github.com/nexus-rpc/sdk-go v0.7.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/temporalio/ui-server/v2 v2.55.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect

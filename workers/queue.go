@@ -71,10 +71,8 @@ func (w *Worker) lightQueue() queue {
 		InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: lightPolls,
 	})
 	o.MaxConcurrentActivityExecutionSize = lightActivities
-	o.MaxConcurrentNexusTaskPollers = 1
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
 		workflows.Register(r)
-		registerNexus(r)
 		(&activities.Housekeeping{Store: w.store, Describe: w.Describe, Edition: w.tasks.Edition}).Register(r)
 	}}
 }

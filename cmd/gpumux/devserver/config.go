@@ -13,7 +13,8 @@ import (
 const clusterName = "active"
 
 // newConfig is one cluster of one host with one history shard and no archive. Metrics and
-// profiling have no port, nor has membership: hosts are static.
+// profiling have no port, nor has membership: hosts are static. Nor has the HTTP API, for
+// any web page could call it.
 func newConfig(p ports, d database) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
@@ -32,13 +33,9 @@ func newConfig(p ports, d database) *config.Config {
 		},
 		Services: map[string]config.Service{},
 	}
-	for name, port := range p.services() {
+	for name, port := range p {
 		// BindOnLocalHost would ask the environment and the resolver for "localhost".
-		rpc := config.RPC{GRPCPort: port, BindOnIP: loopback}
-		if name == primitives.FrontendService {
-			rpc.HTTPPort = p[nexusHTTP]
-		}
-		c.Services[string(name)] = config.Service{RPC: rpc}
+		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
 	}
 	if p[primitives.InternalFrontendService] == 0 {
 		c.PublicClient.HostPort = address(p[primitives.FrontendService])
@@ -93,9 +90,6 @@ func settings() dynamicconfig.StaticClient {
 
 		// Lists: the default, 10 a second, refuses a few people who look at once.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): listsPerSecond,
-
-		// Any web page can call the HTTP API, so it serves none; services alone use the port.
-		dynamicconfig.FrontendHTTPAllowedHosts.Key(): []string{},
 
 		// No call to another host.
 		dynamicconfig.EnableServerVersionCheck.Key(): false,

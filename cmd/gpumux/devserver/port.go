@@ -3,7 +3,6 @@ package devserver
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"strconv"
 	"syscall"
@@ -14,25 +13,13 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports has the port of each service; callers use only the frontend's. A server with a
-// token has an inner frontend for the other services.
+// ports has the port of each service, for gRPC; callers use only the frontend's. A server
+// with a token has an inner frontend for the other services.
 type ports map[primitives.ServiceName]int
-
-// nexusHTTP stands for the port over which the frontend takes Nexus requests from the
-// other services. A server with a token has none: the services would call it with TLS,
-// which the frontend does not have.
-const nexusHTTP primitives.ServiceName = "nexus"
-
-// services are the ports of gRPC.
-func (p ports) services() ports {
-	services := maps.Clone(p)
-	delete(services, nexusHTTP)
-	return services
-}
 
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for name, port := range p.services() {
+	for name, port := range p {
 		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
@@ -41,7 +28,7 @@ func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 // names lists the services that run. A brief server does without the worker service,
 // though others want to know its port.
 func (p ports) names(brief bool) (names []string) {
-	for name := range p.services() {
+	for name := range p {
 		if !brief || name != primitives.WorkerService {
 			names = append(names, string(name))
 		}
@@ -53,8 +40,6 @@ func choosePorts(frontend int, private bool) (p ports, err error) {
 	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: 0, primitives.MatchingService: 0, primitives.WorkerService: 0}
 	if private {
 		p[primitives.InternalFrontendService] = 0
-	} else {
-		p[nexusHTTP] = 0
 	}
 	for name, port := range p {
 		if port == 0 && err == nil {

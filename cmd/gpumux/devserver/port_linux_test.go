@@ -2,10 +2,12 @@ package devserver
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,8 +15,8 @@ import (
 
 const listening = "0A" // the state in /proc/net/tcp
 
-// Whatever the server opens is on loopback: services, UI, Nexus, nothing for membership,
-// metrics or profiling.
+// Whatever the server opens is on loopback: services and UI, nothing for the HTTP API,
+// membership, metrics or profiling.
 func TestListen_LoopbackOnly(t *testing.T) {
 	before := listeners(t)
 	start(t, Options{})
@@ -25,7 +27,27 @@ func TestListen_LoopbackOnly(t *testing.T) {
 			require.True(t, strings.HasPrefix(address, "0100007F:"), "listens on %s", address)
 		}
 	}
-	require.Equal(t, 6, opened, "four services, the UI, and Nexus")
+	require.Equal(t, 5, opened, "four services and the UI")
+}
+
+// A web page cannot speak gRPC, and nothing answers its HTTP.
+func TestListen_AnswersNoWebPage(t *testing.T) {
+	for token, services := range map[string]int{"": 4, secret: 5} {
+		s := start(t, Options{Headless: true, Token: token})
+		addresses := ownAddresses(t)
+		require.Len(t, addresses, services)
+		for _, address := range addresses {
+			for _, path := range []string{"/api/v1/namespaces", "/namespaces/default/task-queues/gpumux/nexus-services/gpumux/map"} {
+				answer, err := http.Post("http://"+address+path, "text/plain", strings.NewReader("{}"))
+				if err == nil {
+					answer.Body.Close()
+				}
+				require.Error(t, err, address)
+				require.NotErrorIs(t, err, syscall.ECONNREFUSED)
+			}
+		}
+		require.NoError(t, s.Stop())
+	}
 }
 
 // listeners maps the inodes of this process's listening TCP sockets to their addresses in

@@ -3,12 +3,9 @@ package devserver
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,25 +57,6 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 		require.Empty(t, logs.All(), "the error says it")
 		require.True(t, isPortTaken(err), "%v", err)
 		ports[service] = free
-	}
-}
-
-// The port for Nexus serves neither the HTTP API nor a Nexus request that a web page
-// could make up.
-func TestNewTemporal_HTTPIsForServicesAlone(t *testing.T) {
-	t.Parallel()
-	s := start(t, Options{Headless: true})
-	for path, words := range map[string]string{
-		"/api/v1/namespaces": "Host not allowed",
-		"/namespaces/default/task-queues/gpumux/nexus-services/gpumux/map": "make a Nexus endpoint",
-	} {
-		answer, err := http.Post("http://"+address(s.ports[nexusHTTP])+path, "text/plain", strings.NewReader("{}"))
-		require.NoError(t, err)
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, http.StatusForbidden, answer.StatusCode, "%s: %s", path, body)
-		require.Contains(t, string(body), words)
 	}
 }
 
