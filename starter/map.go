@@ -81,9 +81,6 @@ func (m *Map) Identify() (id, fingerprint string) {
 	}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
-		if m.Spooled.Values {
-			what.Source = gpumux.ValuesOf("")
-		}
 	} else if in.Items != nil {
 		lines := sha256.New()
 		for _, item := range in.Items {
@@ -200,10 +197,9 @@ func (m *Map) length() int64 {
 	return m.Input.Len()
 }
 
-// large reports whether the items cannot travel inside the workflow's input: for their
-// number, as values of a results file, or because they are to be found again.
+// large reports whether the items are too many to travel inside the workflow's input.
 func (m *Map) large() bool {
-	return m.Spooled != nil && (m.Spooled.Values || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
+	return m.Spooled != nil && (m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
 func summaryLine(note memo) string {

@@ -99,16 +99,3 @@ func (h *Handle) File(ctx context.Context, index int64, name string) (io.ReadClo
 	}
 	return file, nil
 }
-
-// ValuesOf names the values of a completed map as a source of items.
-func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
-	h, err := s.Open(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	if h.Running() {
-		return "", stillRuns(id)
-	}
-	summary, err := h.Wait(ctx)
-	return gpumux.ValuesOf(summary.Output), err
-}

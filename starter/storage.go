@@ -113,9 +113,6 @@ func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err erro
 	if err != nil {
 		return "", fmt.Errorf("put the items into store %s: %w", st.Objects.URL(), err)
 	}
-	if in.Values {
-		return gpumux.ValuesOf(src.URL), nil
-	}
 	return src.URL, nil
 }
 

@@ -149,12 +149,8 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 		if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
 			m.add("--columns %v", err)
 		}
-		if id, values := strings.CutPrefix(in, names.ResultsScheme); values {
-			if err := starter.CheckID(id); err != nil {
-				m.add("--in %s: %v", in, err)
-			}
-			m.when(len(s.in) > 1 || s.lines || len(s.text) > 0 || changed("delimiter"), "--in %s stands alone", in)
-		}
+		id, results := strings.CutPrefix(in, names.ResultsScheme)
+		m.when(results, "--in %s: the values of a map come through a pipe: `gpumux results %s --values | gpumux … --in -`", in, id)
 	}
 }
 

@@ -62,7 +62,7 @@ goes on.`,
   gpumux map load.py:decode embed.py:embed --glob 'photos/*' --local --slots cpu=6,gpu=2
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --out counts.jsonl
-  gpumux map rank --in results:embed-3fa92c01d4e5 --out ranks.parquet
+  gpumux results embed-3fa92c01d4e5 --values | gpumux map rank --in - --out ranks.parquet
   gpumux map --range 0:1000 --local -- ./simulate --json
   gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,
 		Args: cobra.ArbitraryArgs,
@@ -156,7 +156,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if slices.ContainsFunc(o.Task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
 		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
-	if err := itemsHere(ctx, r.a, f, &r.m); err != nil {
+	if err := readItems(ctx, r.a, f, &r.m); err != nil {
 		return err
 	}
 	o.Headless, o.Brief = !r.a.console.Redraws(), true

@@ -105,7 +105,7 @@ const quotedUsage = `a name with a comma as '"price, EUR"'`
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, or a URL such as s3://bucket/items.jsonl or s3://bucket/data/; given again, the items after those")
 	flags.StringSliceVar(&f.source.columns, "columns", nil, "with --in: the columns of Parquet files that items have, such as id,text (default all); "+quotedUsage)
 	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")

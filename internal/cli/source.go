@@ -242,54 +242,26 @@ func readUntil(ctx context.Context, from io.Reader) *io.PipeReader {
 	return reader
 }
 
-// results is the ID of the map whose values are the items, where --in names one.
-func (f *mapFlags) results() (id string, values bool) {
-	if len(f.source.in) != 1 {
-		return "", false
-	}
-	return strings.CutPrefix(f.source.in[0], names.ResultsScheme)
-}
-
-func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
-	id, named := f.results()
-	if !named {
-		return readItems(ctx, a, f, m)
-	}
-	state, err := local.StateOf(id)
-	if err != nil {
-		return err
-	}
-	none := usage("--in results:%s: there are no results of a finished map %s in %s; a local map keeps them if it was given an --id", id, id, state.Path)
-	if state.Output == "" {
-		return none
-	}
-	found, err := state.Results(ctx)
-	if err != nil {
-		return err
-	}
-	defer found.Close()
-	if !found.Whole {
-		return none
-	}
-	values := items.Input{Name: f.source.in[0], Format: items.Values, Open: func() (io.ReadCloser, error) { return found.File(ctx) }}
-	return checkKey(spool([]items.Input{values}, values.Name, m), m)
-}
-
 // connectWithItems connects to the server of a map and finds its items. It reads local
-// items first, so that it finds their mistakes before it reaches anything.
+// items first, so that it finds their mistakes before it reaches anything. A URL in the
+// workers' store is left to them; any other is read here.
 func connectWithItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) (*connection, error) {
-	_, values := f.results()
-	atServer := values || len(f.source.in) == 1 && strings.Contains(f.source.in[0], "://")
-	if !atServer {
+	s := f.source
+	remote := len(s.in) == 1 && isURL(s.in[0]) && s.delimiter == 0 && len(s.text) == 0 && !s.lines
+	if !remote {
 		if err := readItems(ctx, a, f, m); err != nil {
 			return nil, err
 		}
 	}
 	conn, err := a.connectWithStore(ctx)
-	if err != nil || !atServer {
+	if err != nil || !remote {
 		return conn, err
 	}
-	if err := itemsThere(ctx, a, conn, f, m); err != nil {
+	if conn.Holds(ctx, s.in[0]) {
+		m.Label, m.Input.Source, m.Input.Columns = s.in[0], s.in[0], s.columns
+		return conn, nil
+	}
+	if err := readItems(ctx, a, f, m); err != nil {
 		conn.close()
 		return nil, err
 	}
@@ -306,35 +278,15 @@ func readItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 		defer slow.Stop()
 	}
 	f.source.stdin = a.Stdin
-	return checkKey(f.source.read(ctx, m), m)
-}
-
-// checkKey makes sure that the first item has the key, if the items could be read.
-func checkKey(err error, m *starter.Map) error {
-	if err == nil {
-		if err = m.CheckKey(); err != nil {
-			err = usage("--key: %v", err)
-		}
-		if err != nil && m.Input.Key == requestKey {
-			err = usage("%v; a request of a batch has it, and rows of another form need --prompt of gpumux llm, and their own --key", err)
-		}
-	}
-	return err
-}
-
-// itemsThere finds the items that are no file of this machine. Workers read the results
-// of a map, and a URL in their store, where they lie; any other URL is read here.
-func itemsThere(ctx context.Context, a *app, conn *connection, f *mapFlags, m *starter.Map) (err error) {
-	m.Label = f.source.in[0]
-	if id, values := f.results(); values {
-		if m.Input.Source, err = conn.ValuesOf(ctx, id); errors.As(err, new(*starter.EndedError)) {
-			return usage("--in: %v; only a map that has completed gives items", err)
-		}
+	if err := f.source.read(ctx, m); err != nil {
 		return err
 	}
-	if f.source.delimiter == 0 && len(f.source.text) == 0 && !f.source.lines && conn.Holds(ctx, f.source.in[0]) {
-		m.Input.Source, m.Input.Columns = f.source.in[0], f.source.columns
-		return nil
+	err := m.CheckKey()
+	if err != nil {
+		err = usage("--key: %v", err)
 	}
-	return readItems(ctx, a, f, m)
+	if err != nil && m.Input.Key == requestKey {
+		err = usage("%v; a request of a batch has it, and rows of another form need --prompt of gpumux llm, and their own --key", err)
+	}
+	return err
 }

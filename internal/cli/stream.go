@@ -56,9 +56,6 @@ func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	f.readTask(&m, c, args)
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c)
-	if id, values := f.results(); values {
-		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.in[0], id)
-	}
 	m.when(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
 	m.when(len(f.slots) > 1, "--slots names several pools; a stream has the slots of one")
 	f.checkOut(&m)

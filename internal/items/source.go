@@ -73,16 +73,14 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 // Find is the source that a name means, with its index at indexKey. One that Put has put
 // there is known by its own index and not read.
 func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
-	file, values, failed := names.CutResults(name)
-	key, err := s.in.Key(file)
+	key, err := s.in.Key(name)
 	found := putName.FindStringSubmatch(key)
-	if err != nil || found == nil || failed {
+	if err != nil || found == nil {
 		return s.index(ctx, name, indexKey)
 	}
 	src, whole, err := s.known(ctx, found[1])
-	src.Values = values
 	if err == nil && !whole {
-		err = s.damaged(file, "its size, or its index "+s.in.Locate(src.Index)+", is not what was put there")
+		err = s.damaged(name, "its size, or its index "+s.in.Locate(src.Index)+", is not what was put there")
 	}
 	return src, err
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 )
 
 type Format int
@@ -56,9 +55,7 @@ type Spooled struct {
 	// Items is the number of items, Bytes the size of their lines together.
 	Items, Bytes int64
 	// Hash is the SHA-256 of the lines in hexadecimal.
-	Hash string
-	// Values: the lines come from a results file; see contract.Source.
-	Values       bool
+	Hash         string
 	lines, index string
 }
 
@@ -71,7 +68,7 @@ func Spool(inputs ...Input) (_ *Spooled, err error) {
 	if err := from.openNext(); err != nil {
 		return nil, err
 	}
-	s := &Spooled{Values: inputs[0].Format == Values}
+	s := &Spooled{}
 	defer func() {
 		if err != nil {
 			s.Remove()
@@ -177,8 +174,7 @@ func (s *Spooled) First() (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the copied input: %w", err)
 	}
-	first, _, err := Unwrap(contract.Source{URL: s.lines, Values: s.Values}, line[:len(line)-1])
-	return first, err
+	return line[:len(line)-1], nil
 }
 
 // Remove deletes the temporary files. It may be called again.

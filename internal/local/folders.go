@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"net/url"
@@ -164,11 +163,6 @@ func (r *Results) Lines(ctx context.Context, o starter.ReadOptions) iter.Seq2[[]
 		return func(yield func([]byte, error) bool) { yield(nil, err) }
 	}
 	return folder.Tail(true).Lines(ctx, nil)
-}
-
-// File opens the results file, where they are whole.
-func (r *Results) File(ctx context.Context) (io.ReadCloser, error) {
-	return r.store.Objects.Read(ctx, r.state.Output, 0, -1)
 }
 
 func (r *Results) Close() {

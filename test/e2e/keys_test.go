@@ -1,11 +1,12 @@
 package e2e
 
 import (
-	"fmt"
-	"strings"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // rowPy has tasks for items that are objects.
@@ -15,13 +16,13 @@ def half(row):
     print("seen")
     return {"half": row["n"] / 2}
 
-def third(value):
-    return value["half"] / 3
+def third(result):
+    return result["value"]["half"] / 3
 `
 
-// Results have the keys of their items, failed ones too. The values of one map are the
-// items of the next, and keep the keys.
-func TestLocal_KeysAndTheValuesOfAMap(t *testing.T) {
+// Results have the keys of their items, failed ones too. They are the items of the next
+// map through a pipe, and keep the keys.
+func TestLocal_KeysAndResultsInAPipe(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	s.write("row.py", rowPy)
@@ -34,12 +35,15 @@ func TestLocal_KeysAndTheValuesOfAMap(t *testing.T) {
 	require.Contains(t, string(first[2]["fault"]), "no half")
 	require.Contains(t, p.stderr.String(), `item 2 = {"id":"c","n":18}, key "c": task_error`)
 
-	p = s.run(0, "map", "row.py:third", "--in", "results:first", "--local", "--with-item")
-	want := ""
-	for i, key := range []string{"a", "b", "d"} {
-		value := []int{1, 2, 4}[i]
-		want += fmt.Sprintf("{\"index\":%d,\"value\":%d.0,\"key\":\"%s\",\"item\":{\"half\": %d.0}}\n", i, value, key, 3*value)
+	binary := programtest.Binary(t)
+	command := exec.Command("sh", "-c", binary+" results first | "+binary+" map row.py:third --in - --key key --local")
+	command.Dir, command.Env = s.dir, s.env
+	out, err := command.Output()
+	require.Error(t, err, "what failed has no value")
+	second := s.lines(string(out))
+	require.Len(t, second, 4)
+	for i, want := range []string{"1.0", "2.0", "", "4.0"} {
+		require.Equal(t, string(first[i]["key"]), string(second[i]["key"]))
+		require.Equal(t, want, string(second[i]["value"]))
 	}
-	require.Equal(t, want, strings.ReplaceAll(p.stdout.String(), `{"half":`, `{"half": `), "whichever way the task's JSON is spaced")
-	require.Contains(t, s.run(2, "map", "row.py:third", "--in", "results:second", "--local").stderr.String(), "no results of a finished map second")
 }

@@ -115,7 +115,7 @@ def in_python(text: str, options: dict) -> str:
     def option(match: re.Match) -> str:
         if match["flag"] is None:
             return match[0]
-        name, word = match["flag"].replace("-", "_"), match["word"] or ""
+        name, word = "source" if match["flag"] == "in" else match["flag"].replace("-", "_"), match["word"] or ""
         value = options.get(name)
         if value is None:
             return f"{name}={word}"
