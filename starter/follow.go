@@ -100,7 +100,7 @@ func (h *Handle) findTail(ctx context.Context, unordered bool) (*store.Tail, err
 		}
 		output = p.Output
 	}
-	st, err := h.starter.openStore(ctx)
+	st, err := h.starter.UseStore(ctx)
 	if err != nil && h.Items >= 0 && h.Items <= gpumux.InlineItems {
 		return nil, nil
 	}

@@ -44,7 +44,7 @@ type Pruned struct {
 // arguments of the maps that run or ended since. It deletes nothing when it cannot read
 // the input of one that runs.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
-	st, err := s.openStore(ctx)
+	st, err := s.UseStore(ctx)
 	if err != nil {
 		return nil, err
 	}

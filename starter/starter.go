@@ -55,7 +55,7 @@ func (s *Starter) registry() registry {
 
 // Holds reports whether a URL is an object in the workers' store.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
-	st, err := s.openStore(ctx)
+	st, err := s.UseStore(ctx)
 	var away *NoStoreError
 	switch {
 	case err == nil:

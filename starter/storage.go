@@ -31,15 +31,13 @@ func (e *NoStoreError) Unwrap() error { return e.Err }
 
 // OpenStore opens the store, which is otherwise opened when it is first needed.
 func (s *Starter) OpenStore(ctx context.Context) error {
-	_, err := s.openStore(ctx)
+	_, err := s.UseStore(ctx)
 	return err
 }
 
-// UseStore is OpenStore for packages of gpumux, which use the store directly.
-func (s *Starter) UseStore(ctx context.Context) (*store.Store, error) { return s.openStore(ctx) }
-
-// openStore opens Store, else the workers' own, whose errors are *NoStoreError.
-func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
+// UseStore is OpenStore for packages of gpumux, which use the store directly. It opens
+// Store, else the workers' own, whose errors are *NoStoreError.
+func (s *Starter) UseStore(ctx context.Context) (*store.Store, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.opened != nil {
@@ -79,7 +77,7 @@ func (s *Starter) openWorkersStore(ctx context.Context) (st *store.Store, err er
 // place puts the items where the workflow finds them and returns the URL of the store
 // that takes the results, if it can be reached from here.
 func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
-	st, err := s.openStore(ctx)
+	st, err := s.UseStore(ctx)
 	if err != nil && m.large() {
 		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
 			m.Spooled.Items, gpumux.Size(m.Spooled.Bytes), err)
@@ -105,7 +103,7 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 
 // Put copies the items into the store, equal ones once, and returns their source.
 func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err error) {
-	st, err := s.openStore(ctx)
+	st, err := s.UseStore(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +137,7 @@ func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
 }
 
 func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, key string, err error) {
-	if st, err = s.openStore(ctx); err != nil {
+	if st, err = s.UseStore(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
 	}
 	if key, err = st.Objects.Key(output); err != nil {
@@ -193,7 +191,7 @@ const (
 
 // copyResults copies succeeded results beside output and returns the store's URL.
 func (s *Starter) copyResults(ctx context.Context, last *Handle, output string) (string, error) {
-	st, err := s.openStore(ctx)
+	st, err := s.UseStore(ctx)
 	if err != nil {
 		return "", fmt.Errorf("its results pass through the workers' store: %w", err)
 	}

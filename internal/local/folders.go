@@ -132,20 +132,23 @@ type Results struct {
 	// Whole reports whether every item has a result.
 	Whole bool
 	// Map has the files that items keep.
-	Map   *starter.Handle
-	state State
-	store *store.Store
-	from  *starter.Starter
+	Map  *starter.Handle
+	from *starter.Starter
+	// parts has the results, as long as they are not whole.
+	parts *store.Folder
 }
 
 func (s State) Results(ctx context.Context) (*Results, error) {
-	st, err := store.Open(ctx, storeIn(s.Path))
+	from := &starter.Starter{Store: storeIn(s.Path)}
+	st, err := from.UseStore(ctx)
 	if err != nil {
 		return nil, &UnavailableError{err}
 	}
-	r := &Results{state: s, store: st, from: &starter.Starter{Store: storeIn(s.Path)}}
-	r.Map = r.from.Completed(gpumux.Summary{Output: s.Output})
-	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err != nil {
+	r := &Results{Map: from.Completed(gpumux.Summary{Output: s.Output}), from: from}
+	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err == nil {
+		r.parts, err = st.Folder(contract.PartsOf(s.Output))
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -158,17 +161,10 @@ func (r *Results) Lines(ctx context.Context, o starter.ReadOptions) iter.Seq2[[]
 	if r.Whole {
 		return r.Map.Lines(ctx, o)
 	}
-	folder, err := r.store.Folder(contract.PartsOf(r.state.Output))
-	if err != nil {
-		return func(yield func([]byte, error) bool) { yield(nil, err) }
-	}
-	return folder.Tail(true).Lines(ctx, nil)
+	return r.parts.Tail(true).Lines(ctx, nil)
 }
 
-func (r *Results) Close() {
-	r.from.Close()
-	_ = r.store.Close()
-}
+func (r *Results) Close() { r.from.Close() }
 
 func storeIn(data string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
