@@ -48,7 +48,7 @@ func topCommand(a *app) *cobra.Command {
 		Long: `Show live, in a terminal, how far the running maps and their stages are, and what each slot of each worker
 does: its state, its memory of its budget, items a second, faults, and its map.
 
-Keys: q leaves, b shows only slots that work, arrows and PgUp and PgDn scroll.`,
+Keys: q leaves; arrows, PgUp, PgDn, Home and End scroll, the right arrow to columns that have no room.`,
 		Example: "  gpumux top\n  gpumux top --every 10s",
 		Args:    cobra.NoArgs,
 	}
@@ -64,14 +64,13 @@ Keys: q leaves, b shows only slots that work, arrows and PgUp and PgDn scroll.`,
 	}
 	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
 		const maps = 50
-		look := func(ctx context.Context) (report.Snapshot, error) {
-			s := report.Snapshot{At: time.Now()}
-			var err error
-			if s.Workers, err = conn.Fleet().Workers(ctx); err != nil && !errors.As(err, new(*fleet.NoWorkerError)) {
-				return s, err
+		look := func() (s report.Snapshot) {
+			s.At = time.Now()
+			if s.Workers, s.Err = conn.Fleet().Workers(ctx); s.Err != nil && !errors.As(s.Err, new(*fleet.NoWorkerError)) {
+				return s
 			}
-			s.Maps, err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})
-			return s, err
+			s.Maps, s.Err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})
+			return s
 		}
 		return report.Top(ctx, report.TopOptions{Title: conn.address, Every: every, Look: look, Input: a.Stdin, Output: a.terminal})
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 )
 
 const (
@@ -33,9 +32,6 @@ func TestEngines(t *testing.T) {
 	starts := gpumux.RunningItem{Index: -1}
 	require.Equal(t, "waits for the engine to start", Engines(starts))
 	require.Equal(t, "40 tokens/s in, 12 out, 4 running", Engines(starts, gpumux.RunningItem{Progress: engineTwo}))
-	item := int64(7)
-	seat := contract.SlotInfo{Map: "m", Item: &item, Progress: engineTwo}
-	require.Equal(t, "item 7 40 tokens/s in, 12 out, 4 running  m", runs(slotRow{SlotInfo: seat}))
 }
 
 func TestBar_Engines(t *testing.T) {

@@ -43,11 +43,7 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 			continue
 		}
 		for _, p := range w.Offer.Pools {
-			memory := "-"
-			if p.Memory > 0 {
-				memory = p.Memory.String()
-			}
-			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), memory, strings.Join(p.Devices, ","),
+			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), known(p.Memory), strings.Join(p.Devices, ","),
 				w.Offer.Version, Ago(now, w.Seen), shorten(strings.Join(w.Offer.Tasks, ", "), 60)})
 		}
 	}

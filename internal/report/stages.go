@@ -19,12 +19,8 @@ func stagesTable(to io.Writer, stages []gpumux.StageProgress) {
 	}
 	rows := [][]string{{"TASK", "POOLS", "FINISHED", "FAILED", "RUNNING", "WAITING", "SLOTS", "ITEMS/S"}}
 	for _, s := range stages {
-		rate := "-"
-		if s.Rate() > 0 {
-			rate = strings.TrimSuffix(PerSecond(s.Rate()), "/s")
-		}
 		rows = append(rows, []string{OneLine(s.Task, 60), strings.Join(s.Ladder, ","), humanize.Comma(s.Succeeded + s.Failed), humanize.Comma(s.Failed),
-			humanize.Comma(s.Running), humanize.Comma(s.Waiting), Count(cmp.Or(int64(s.Slots), -1)), rate})
+			humanize.Comma(s.Running), humanize.Comma(s.Waiting), Count(cmp.Or(int64(s.Slots), -1)), itemsPerSecond(s.Rate())})
 	}
 	fmt.Fprintln(to)
 	_ = Table(to, rows) // the lines around it fail alike

@@ -109,6 +109,22 @@ func PerSecond(rate float64) string {
 	return fmt.Sprintf("%.1f/min", rate*60)
 }
 
+// itemsPerSecond is PerSecond in a column of that name.
+func itemsPerSecond(rate float64) string {
+	if rate <= 0 {
+		return "-"
+	}
+	return strings.TrimSuffix(PerSecond(rate), "/s")
+}
+
+// known writes a size; 0 is not known.
+func known(size gpumux.Size) string {
+	if size == 0 {
+		return "-"
+	}
+	return size.String()
+}
+
 // Ago writes how long ago t was.
 func Ago(now, t time.Time) string {
 	if t.IsZero() {
