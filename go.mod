@@ -35,6 +35,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/google/renameio/v2 v2.0.2
+
 require (
 	github.com/BurntSushi/toml v1.4.0 // indirect
 	github.com/andybalholm/brotli v1.2.3 // indirect

@@ -23,10 +23,8 @@
 //   - started after a completed run: a new run with a new folder, or with an ID that
 //     the caller gave, the completed run itself.
 //   - retried: the map of that task over those items, whatever its options; a new run
-//     with a new folder into which the succeeded results are put first. So the map's own
-//     rule, that an item with a stored result is not run again, does the rest, and the
-//     run ends with one whole results file. This is the same for items that travel inline
-//     and for items in the store.
+//     with a new folder into which the succeeded results are put first, so that these
+//     items do not run again.
 //
 // A small map whose workers' store cannot be reached from here has no folder: its results
 // travel inside the summary, and nothing of it goes on after it was cancelled or failed.

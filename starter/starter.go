@@ -28,6 +28,8 @@ type Starter struct {
 	// Store is the URL of the store where large inputs and results lie, such as
 	// s3://bucket?region=eu-west-1. Default: asked from the workers.
 	Store string
+	// StoreID is the identity that Store must have. Default: any.
+	StoreID string
 	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
 

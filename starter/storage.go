@@ -45,7 +45,7 @@ func (s *Starter) UseStore(ctx context.Context) (*store.Store, error) {
 	}
 	var err error
 	if s.Store != "" {
-		s.opened, err = store.Open(ctx, s.Store)
+		s.opened, err = store.OpenSame(ctx, s.Store, s.StoreID)
 	} else {
 		s.opened, err = s.openWorkersStore(ctx)
 	}

@@ -20,6 +20,7 @@ require (
 
 require (
 	github.com/go-json-experiment/json v1.27.2 // indirect
+	github.com/google/renameio/v2 v2.0.2 // indirect
 	github.com/labstack/echo/v4 v4.15.4 // indirect
 	github.com/nexus-rpc/sdk-go v0.7.0 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect

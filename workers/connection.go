@@ -21,12 +21,7 @@ import (
 
 const dialLimit = 15 * time.Second
 
-func (w *Worker) dial(ctx context.Context) error {
-	t := w.config.Temporal
-	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})
-	if err != nil {
-		return err
-	}
+func (w *Worker) dial(ctx context.Context, o client.Options) (err error) {
 	w.namespace = o.Namespace
 	o.Identity = w.identity
 	o.Logger = quiet(w.log.Named("temporal"))
@@ -42,7 +37,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {
-		return fmt.Errorf("reach Temporal at %s (namespace %s): %w; start one with gpumux dev, or set temporal.address or TEMPORAL_ADDRESS",
+		return fmt.Errorf("reach Temporal at %s (namespace %s): %w; start it, or set temporal.connect, temporal.address or TEMPORAL_ADDRESS",
 			o.HostPort, o.Namespace, err)
 	}
 	return nil
@@ -87,7 +82,19 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.o.Alone {
 		return nil
 	}
-	if w.store, err = store.Open(ctx, w.storeURL); err != nil {
+	var o client.Options
+	var named fleet.File
+	if w.o.Client == nil {
+		t := w.config.Temporal
+		if o, named, err = fleet.ClientOptions(fleet.Options{File: t.Connect, Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec}); err != nil {
+			return err
+		}
+	}
+	if w.config.Store != "" || named.Store == "" {
+		named = fleet.File{Store: w.storeURL}
+	}
+	w.storeURL = named.Store
+	if w.store, err = store.OpenSame(ctx, w.storeURL, named.StoreID); err != nil {
 		return err
 	}
 	w.args.store = w.store
@@ -97,7 +104,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 		w.namespace = w.config.Temporal.Namespace
 		return nil
 	}
-	return w.dial(ctx)
+	return w.dial(ctx, o)
 }
 
 // RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.

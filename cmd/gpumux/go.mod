@@ -3,6 +3,7 @@ module github.com/gpumux/gpumux/cmd/gpumux
 go 1.26.8
 
 require (
+	github.com/google/renameio/v2 v2.0.2
 	github.com/gpumux/gpumux v0.1.0
 	github.com/labstack/echo/v4 v4.15.4
 	github.com/stretchr/testify v1.12.1

@@ -39,18 +39,10 @@ func start(ctx context.Context, texts []string) error {
 	}
 	defer c.Close()
 	if len(texts) == 0 {
-		return serve(c)
+		w := worker.New(c, queue, worker.Options{})
+		w.RegisterWorkflow(Languages)
+		return w.Run(worker.InterruptCh())
 	}
-	return count(ctx, c, texts)
-}
-
-func serve(c client.Client) error {
-	w := worker.New(c, queue, worker.Options{})
-	w.RegisterWorkflow(Languages)
-	return w.Run(worker.InterruptCh())
-}
-
-func count(ctx context.Context, c client.Client, texts []string) error {
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue}, Languages, texts)
 	if err != nil {
 		return fmt.Errorf("start the workflow: %w", err)

@@ -45,7 +45,7 @@ type app struct {
 	hard context.Context
 
 	// address to storeURL are the flags of the connection.
-	address, namespace, storeURL string
+	address, namespace, connectionFile, storeURL string
 	// verbose shows the log of what runs in this process.
 	verbose bool
 }
@@ -127,7 +127,7 @@ func (a *app) localOptions(calm bool) local.Options {
 }
 
 func connectionOf(s *local.Session) *connection {
-	return &connection{Starter: s.Starter, address: s.Server.Address(), ui: s.Server.UI(), key: s.Server.Key()}
+	return &connection{Starter: s.Starter, address: s.Server.Address(), ui: s.Server.UI()}
 }
 
 // prose is an encoder for people. A fault says in words what its fields repeat, so it

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,17 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 )
 
 func (a *app) connectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
+	c.Flags().StringVar(&a.connectionFile, "connect", "", connectUsage)
 	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
 }
+
+const connectUsage = "connection `file` of a server of gpumux dev --listen (default TEMPORAL_CONFIG_FILE)"
 
 func (a *app) storeFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
@@ -66,10 +71,9 @@ type connection struct {
 	*starter.Starter
 	// address is host:port of the server.
 	address string
-	// ui is the address of the Web UI, or empty when it is not known.
+	// ui is the address of the Web UI, with ?key= where it asks for one, or empty when it is
+	// not known.
 	ui string
-	// key opens the pages of a private server; empty where none is needed.
-	key string
 }
 
 // connectWithStore opens Temporal and, when one is named, the store.
@@ -88,10 +92,12 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 // openStore opens the store that the user named. Without one the workers' own is opened
 // when it is needed.
 func (a *app) openStore(ctx context.Context, conn *connection) error {
-	if a.storeURL == "" {
+	switch {
+	case a.storeURL != "":
+		conn.Store, conn.StoreID = a.storeURL, ""
+	case conn.StoreID == "":
 		return nil
 	}
-	conn.Store = a.storeURL
 	if err := conn.OpenStore(ctx); err != nil {
 		return unavailable(err)
 	}
@@ -100,8 +106,11 @@ func (a *app) openStore(ctx context.Context, conn *connection) error {
 
 // connect opens Temporal alone. The store may be away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	o := fleet.Options{Address: a.address, Namespace: a.namespace}
-	options, err := fleet.ClientOptions(o)
+	if a.connectionFile != "" && a.address != "" {
+		return nil, usage("give either --connect or --address")
+	}
+	o := fleet.Options{File: a.connectionFile, Address: a.address, Namespace: a.namespace}
+	options, file, err := fleet.ClientOptions(o)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +118,9 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace}, address: options.HostPort, ui: findUI(options)}, nil
+	conn := &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Store: file.Store, StoreID: file.StoreID}, address: options.HostPort}
+	conn.ui = cmp.Or(os.Getenv("GPUMUX_UI"), findUI(options))
+	return conn, nil
 }
 
 func (c *connection) Fleet() *fleet.Fleet {
@@ -130,19 +141,13 @@ func (c *connection) link(id string) string {
 }
 
 func (c *connection) page(path string) string {
-	if c.key == "" {
-		return c.ui + path
-	}
-	return c.ui + path + "?key=" + c.key
+	address, key, _ := strings.Cut(c.ui, "?")
+	return strings.TrimSuffix(address+path+"?"+key, "?")
 }
 
-// findUI returns GPUMUX_UI, or the Web UI of `gpumux dev` if it answers here.
+// findUI returns the Web UI of `gpumux dev` if it answers here.
 func findUI(o client.Options) string {
-	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
-		return ui
-	}
-	host, port, err := net.SplitHostPort(o.HostPort)
-	if ip := net.ParseIP(host); err != nil || port != "7233" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if _, port, _ := net.SplitHostPort(o.HostPort); port != "7233" || !names.Loopback(o.HostPort) {
 		return ""
 	}
 	conn, err := net.DialTimeout("tcp", "127.0.0.1:8233", 200*time.Millisecond)

@@ -1,31 +1,70 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-type devFlags struct {
+// modulesFlags are those of a worker that offers the functions of a folder.
+type modulesFlags struct {
 	taskFlags
-	tasks, data  string
-	port, uiPort int
-	headless     bool
-	noWorker     bool
-	private      bool
+	tasks string
+}
+
+func (f *modulesFlags) register(flags *pflag.FlagSet) {
+	flags.Func("slots", slotsUsage, f.parseSlots)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.Func("memory", "memory `budget` of a slot on a GPU, such as 8GiB", f.parseMemory)
+	flags.StringVar(&f.pool.Sharing, "sharing", "", sharingUsage)
+	flags.StringVar(&f.task.Python, "python", "", pythonUsage)
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
+	f.registerStart(flags, "")
+}
+
+// place sets the modules and the pools gpu, where there is a GPU, and cpu.
+func (f *modulesFlags) place(ctx context.Context, a *app, o *local.Options) (noGPU string, err error) {
+	dir, err := filepath.Abs(f.tasks)
+	if err != nil {
+		return "", usage("--tasks %s: %v", f.tasks, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+	}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
+	if noGPU, err = o.Place(ctx, []string{"gpu", "cpu"}, f.pool); err != nil {
+		return "", err
+	}
+	if noGPU != "" || slices.Equal(f.pool.Devices, gpu.Selection{"cpu"}) {
+		o.Pools = o.Pools[1:]
+	} else {
+		o.Pools[1].Memory = 0 // the budget is meant for GPUs
+	}
+	return noGPU, f.size(o.Pools)
+}
+
+type devFlags struct {
+	modulesFlags
+	data, listen, store string
+	port, uiPort        int
+	headless            bool
+	noWorker            bool
 }
 
 func devCommand(a *app) *cobra.Command {
@@ -33,31 +72,29 @@ func devCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Start Temporal, its Web UI and a worker on this machine",
-		Long: `Start Temporal, its Web UI and a worker on this machine, all on loopback, until Ctrl-C. The worker offers
-every function of the Python modules in a folder as module:function, on the pool gpu when there is a GPU
-and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.
+		Long: `Start Temporal, its Web UI and a worker on this machine, until Ctrl-C. The worker offers every function
+of the Python modules in a folder as module:function, on the pool gpu when there is a GPU and on the pool
+cpu. What maps have done lies in the data folder and is there again at the next start.
 
-Other users of this machine can use it as well, and so run tasks as you. With --private they cannot: it then
-asks for a token, in a file of variables to take over in a shell (set -a; . FILE; set +a).`,
+All is on loopback, where other users of this machine can use it as well, and so run tasks as you. With
+--listen it is for those who have the connection file that it writes, here (--listen 127.0.0.1) or on other
+hosts too (--listen with a name of this host): they give it as --connect, programs as TEMPORAL_CONFIG_FILE.
+It stays the same for a data folder. Only one host at a time may serve a folder.`,
 		Example: `  gpumux dev --tasks .
   gpumux dev --tasks ./tasks --slots 4 --memory 8GiB
+  gpumux dev --listen gpu1.lab --data /shared/gpumux
   gpumux dev --no-worker --port 7300 --ui-port 8300`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
-	flags.Func("slots", slotsUsage, f.parseSlots)
-	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
-	flags.Func("memory", "memory `budget` of a slot on a GPU, such as 8GiB", f.parseMemory)
-	flags.StringVar(&f.pool.Sharing, "sharing", "", sharingUsage)
+	f.register(flags)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
-	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
-	f.registerStart(flags, "")
+	flags.StringVar(&f.store, "store", "", "blob URL of the store, such as s3://bucket (default: a folder in --data)")
+	flags.StringVar(&f.listen, "listen", "", "serve those who have the connection file at this `HOST[:PORT]`: a name of this host, its address, or 127.0.0.1")
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
-	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
 	c.RunE = func(c *cobra.Command, _ []string) error { return runDev(a, c, f) }
 	return c
@@ -66,6 +103,9 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 func runDev(a *app, c *cobra.Command, f *devFlags) error {
 	if err := a.needLocal("gpumux dev"); err != nil {
 		return err
+	}
+	if c.Flags().Changed("listen") && f.listen == "" {
+		return usage("--listen is empty, perhaps from a variable that is not set")
 	}
 	o, noGPU, err := devOptions(c.Context(), a, f)
 	if err != nil {
@@ -79,14 +119,13 @@ func runDev(a *app, c *cobra.Command, f *devFlags) error {
 		return inFlags(err)
 	}
 	defer s.Close(a.hard)
-	variables, err := variables(s)
-	if err != nil {
-		return err
+	switch address := s.Server.Address(); { // of the commands in what is said from here on
+	case s.File != "":
+		a.connectionFile = s.File
+	case address != "127.0.0.1:7233":
+		a.address = address
 	}
-	if address := s.Server.Address(); address != "127.0.0.1:7233" {
-		a.address = address // of the commands in what is said from here on
-	}
-	greet(a, s, o.Modules, noGPU, variables)
+	greet(a, s, o.Modules, noGPU)
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, errInterrupted) {
 		return err
@@ -97,8 +136,11 @@ func runDev(a *app, c *cobra.Command, f *devFlags) error {
 
 func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.localOptions(false)
-	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
-	o.Public, o.StopTimeout = !f.private, 10*time.Second
+	o.Data, o.Store, o.Port, o.UIPort, o.Headless = f.data, f.store, f.port, f.uiPort, f.headless
+	o.StopTimeout = 10 * time.Second
+	if err := f.serve(&o); err != nil {
+		return o, "", err
+	}
 	if o.Data == "" {
 		if o.Data, err = local.Folder("dev"); err != nil {
 			return o, "", err
@@ -107,56 +149,49 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	if f.noWorker {
 		return o, "", nil
 	}
-	dir, err := filepath.Abs(f.tasks)
-	if err != nil {
-		return o, "", usage("--tasks %s: %v", f.tasks, err)
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return o, "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
-	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
-	if noGPU, err = o.Place(ctx, []string{"gpu", "cpu"}, f.pool); err != nil {
-		return o, "", err
-	}
-	if noGPU != "" || slices.Equal(f.pool.Devices, gpu.Selection{"cpu"}) {
-		o.Pools = o.Pools[1:]
-	} else {
-		o.Pools[1].Memory = 0 // the budget is meant for GPUs
-	}
-	return o, noGPU, f.size(o.Pools)
+	noGPU, err = f.place(ctx, a, &o)
+	return o, noGPU, err
 }
 
-// variables writes a private server's address and token into a file of this user, and
-// returns its name. A public server has none.
-func variables(s *local.Session) (string, error) {
-	if s.Token == "" {
-		return "", nil
+// serve says for whom the server is, and where it listens.
+func (f *devFlags) serve(o *local.Options) error {
+	if f.listen == "" {
+		o.Public = true
+		return nil
 	}
-	path := filepath.Join(s.Data, "temporal.env")
-	text := fmt.Sprintf("TEMPORAL_ADDRESS='%s'\nTEMPORAL_GRPC_META_AUTHORIZATION='Bearer %s'\n", s.Server.Address(), s.Token)
-	if ui := s.Server.UI(); ui != "" {
-		text += fmt.Sprintf("GPUMUX_UI='%s'\n", ui)
-	}
-	err := os.Remove(path) // a file that is there may be open to others
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.WriteFile(path, []byte(text), 0o600)
-	}
+	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return "", unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
+		host, port = f.listen, strconv.Itoa(f.port)
 	}
-	return path, nil
+	o.Host, o.Bind = host, "0.0.0.0"
+	o.Port, err = strconv.Atoi(port)
+	ip := net.ParseIP(host)
+	_, unknown := net.LookupHost(cmp.Or(host, "localhost"))
+	switch {
+	case unknown != nil || err != nil || o.Port < 0 || o.Port > 65535 || strings.Contains(host, ":"):
+		return usage("--listen %q: write it as HOST or HOST:PORT, with a name or an IPv4 address of this host", f.listen)
+	case names.Loopback(host):
+		o.Host, o.Bind = "127.0.0.1", "127.0.0.1"
+	case ip != nil && !ip.IsUnspecified():
+		o.Bind = ip.String()
+	case ip != nil || host == "":
+		if o.Host, err = os.Hostname(); err != nil {
+			return usage("--listen %s: this host's name is not known (%v); give it", f.listen, err)
+		}
+	}
+	return nil
 }
 
-func greet(a *app, s *local.Session, modules *config.Task, noGPU, variables string) {
-	private := "no: other users of this machine can run tasks as you; --private keeps them out"
-	if variables != "" {
-		private = "other programs of yours need:  set -a; . " + shellLine([]string{variables}) + "; set +a"
+func greet(a *app, s *local.Session, modules *config.Task, noGPU string) {
+	private := "no: other users of this machine can run tasks as you; --listen 127.0.0.1 keeps them out"
+	if s.File != "" {
+		private = "for those who have " + s.File + "; programs: export TEMPORAL_CONFIG_FILE=" + shellLine([]string{s.File})
 	}
 	ui := ""
 	if s.Server.UI() != "" {
 		ui = connectionOf(s).page("/")
 	}
-	report.Fields(a.console, "temporal", s.Server.Address(), "web UI", ui, "private", private, "data", s.Data)
+	report.Fields(a.console, "temporal", cmp.Or(s.Address, s.Server.Address()), "web UI", ui, "private", private, "data", s.Data)
 	if modules != nil { // other workers have their own store
 		offer := s.Describe()
 		tasks := report.OneLine(strings.Join(offer.Tasks, ", "), 200)

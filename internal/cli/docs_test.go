@@ -62,7 +62,7 @@ Data goes to standard output, all else to standard error.
 
 | variable | means |
 |---|---|
-| TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
+| TEMPORAL_CONFIG_FILE, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
 | GPUMUX_STORE | default of --store |
 | GPUMUX_UI | address of the Web UI, for links to maps |
 | GPUMUX_HOST_RESERVE | [what of the host](memory.md#what-keeps-the-host-alive) stays free of task processes, such as 4GiB; 0 for none |

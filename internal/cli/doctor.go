@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/local"
@@ -81,25 +79,21 @@ func (a *app) tell(ctx context.Context, findings []finding, asJSON bool, failed 
 			return err
 		}
 	} else {
-		printFindings(a.Stdout, findings)
+		rows := [][]string{}
+		for _, f := range findings {
+			rows = append(rows, []string{string(f.Status), f.Check, f.Detail})
+			if f.Fix != "" {
+				rows = append(rows, []string{"", "", "-> " + f.Fix})
+			}
+		}
+		if err := report.Table(a.Stdout, rows); err != nil {
+			return err
+		}
 	}
 	if slices.ContainsFunc(findings, func(f finding) bool { return f.Status == checkBad }) {
 		return failed
 	}
 	return nil
-}
-
-func printFindings(to io.Writer, findings []finding) {
-	width := 0
-	for _, f := range findings {
-		width = max(width, len(f.Check))
-	}
-	for _, f := range findings {
-		fmt.Fprintf(to, "%-6s  %-*s  %s\n", f.Status, width, f.Check, f.Detail)
-		if f.Fix != "" {
-			fmt.Fprintf(to, "%-6s  %-*s  -> %s\n", "", width, "", f.Fix)
-		}
-	}
 }
 
 func examine(ctx context.Context, a *app, python string) []finding {
@@ -111,15 +105,18 @@ func examine(ctx context.Context, a *app, python string) []finding {
 	findings = append(findings, checkDevices(ctx, python)...)
 	conn, reached := checkTemporal(ctx, a)
 	findings = append(findings, reached)
-	storeURL := a.storeURL
+	url, id := a.storeURL, ""
 	if conn != nil {
 		defer conn.close()
+		if url == "" {
+			url, id = conn.Store, conn.StoreID
+		}
 		var workers []finding
-		workers, storeURL = checkWorkers(ctx, a, conn)
+		workers, url = checkWorkers(ctx, a, conn, url)
 		findings = append(findings, workers...)
 	}
-	if storeURL != "" {
-		findings = append(findings, checkStore(ctx, storeURL))
+	if url != "" {
+		findings = append(findings, checkStore(ctx, url, id))
 	}
 	return findings
 }
@@ -136,15 +133,15 @@ func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
 	}
 	f := finding{"temporal", checkBad, err.Error(), "start `gpumux dev`, or give --address"}
 	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
-		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.phrase(away.Hint)
+		f.Detail, f.Fix = strings.TrimPrefix(fmt.Sprintf("%s: %v", away.Address, away.Err), ": "), a.phrase(away.Hint)
 	}
-	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
+	if a.Local != nil && a.address+a.connectionFile+os.Getenv("TEMPORAL_ADDRESS")+os.Getenv("TEMPORAL_CONFIG_FILE") == "" {
 		f.Status = checkNote
 	}
 	return nil, f
 }
 
-func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []finding, storeURL string) {
+func checkWorkers(ctx context.Context, a *app, conn *connection, named string) (findings []finding, storeURL string) {
 	add := func(check string, status checkStatus, detail, fix string) {
 		if f := (finding{check, status, detail, fix}); !slices.Contains(findings, f) {
 			findings = append(findings, f)
@@ -153,10 +150,10 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []fin
 	all, err := conn.Fleet().Workers(ctx)
 	if none, ok := errors.AsType[*fleet.NoWorkerError](err); ok {
 		add("workers", checkBad, "nobody serves queue "+none.Queue, "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`")
-		return findings, ""
+		return findings, named
 	} else if err != nil {
 		add("workers", checkNote, a.phrase(err.Error()), "")
-		return findings, a.storeURL
+		return findings, named
 	}
 	var stores []string // one for each, with the host of who said it
 	hosts := map[string]string{}
@@ -166,10 +163,6 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []fin
 			continue
 		}
 		add("worker "+w.Identity, checkGood, fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, report.Pools(w.Offer.Pools)), "")
-		for _, pool := range w.Offer.Pools {
-			f := checkBudget(pool)
-			add(f.Check, f.Status, f.Detail, f.Fix)
-		}
 		if _, known := hosts[w.Offer.Store]; !known {
 			hosts[w.Offer.Store], stores = w.Offer.Host, append(stores, w.Offer.Store)
 		}
@@ -177,25 +170,14 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) (findings []fin
 	if len(stores) > 1 {
 		add("store", checkBad, "the workers have different stores: "+strings.Join(stores, ", "), "give all workers of a server the same store")
 	}
-	if a.storeURL != "" || len(stores) == 0 {
-		return findings, a.storeURL
+	if named != "" || len(stores) == 0 {
+		return findings, named
 	}
 	if here, _ := os.Hostname(); strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here {
 		add("store", checkNote, fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", stores[0], hosts[stores[0]]), "")
 		return findings, ""
 	}
 	return findings, stores[0]
-}
-
-func checkBudget(pool contract.PoolInfo) finding {
-	f := finding{Check: "pool " + pool.Name, Status: checkGood, Detail: "no memory budget"}
-	if pool.Memory > 0 {
-		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
-		if len(pool.Means) == 0 {
-			f.Status, f.Fix = checkNote, "nothing enforces the budget; see the worker's log, and docs/memory.md"
-		}
-	}
-	return f
 }
 
 func checkDevices(ctx context.Context, python string) []finding {
@@ -251,12 +233,12 @@ func probeGPUs(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device,
 	return findings
 }
 
-func checkStore(ctx context.Context, url string) finding {
-	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+func checkStore(ctx context.Context, url, id string) finding {
+	return checked("store", tryStore(ctx, url, id), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
 }
 
-func tryStore(ctx context.Context, url string) error {
-	st, err := store.Open(ctx, url)
+func tryStore(ctx context.Context, url, id string) error {
+	st, err := store.OpenSame(ctx, url, id)
 	if err != nil {
 		return err
 	}

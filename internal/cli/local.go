@@ -104,7 +104,7 @@ const leastAge = time.Hour
 
 func pruneCommand(a *app) *cobra.Command {
 	var olderThan string
-	var dryRun, asJSON bool
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "prune --older-than AGE",
 		Short: "Delete what maps left in the store that ended long ago",
@@ -120,7 +120,6 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	flags := c.Flags()
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -137,7 +136,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 		if err != nil {
 			return err
 		}
-		return printPruned(a, gone, dryRun, asJSON)
+		return printPruned(a, gone, dryRun)
 	}
 	return c
 }
@@ -158,15 +157,12 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-func printPruned(a *app, gone []starter.Pruned, dryRun, asJSON bool) error {
+func printPruned(a *app, gone []starter.Pruned, dryRun bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {
 		bytes += p.Bytes
 		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), report.Ago(time.Now(), p.Changed)})
-	}
-	if asJSON {
-		return printJSON(a.Stdout, gone)
 	}
 	if dryRun && len(gone) > 0 {
 		if err := report.Table(a.Stdout, rows); err != nil {

@@ -55,7 +55,7 @@ func lonely(t *testing.T) string {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("TEMPORAL_ADDRESS", address)
-	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(dir, "none.toml"))
+	t.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull)
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
 	t.Setenv("GPUMUX_STORE", "")
 	return address

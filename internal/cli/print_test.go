@@ -93,10 +93,11 @@ func TestShow_Running(t *testing.T) {
 
 func TestDoctor_Print(t *testing.T) {
 	var b bytes.Buffer
-	printFindings(&b, []finding{
+	a := &app{Options: Options{Stdout: &b}}
+	require.Equal(t, exitFailed, a.tell(t.Context(), []finding{
 		{Check: "python", Status: checkGood, Detail: "3.11.7 /usr/bin/python3"},
 		{Check: "gpu", Status: checkNote, Detail: "no NVIDIA driver"},
 		{Check: "temporal", Status: checkBad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
-	})
+	}, false, exitFailed))
 	golden(t, "doctor", b.String())
 }

@@ -230,7 +230,7 @@ func (s *sofar) running() bool { return s.status == string(starter.StatusRunning
 // stateHere finds the state that a command with --local left, unless --address names a
 // server.
 func stateHere(a *app, id string) (state local.State, here bool) {
-	if a.address != "" || starter.CheckID(id) != nil {
+	if a.address != "" || a.connectionFile != "" || starter.CheckID(id) != nil {
 		return state, false
 	}
 	state, err := local.StateOf(id)

@@ -127,7 +127,6 @@ func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error
 	to := report.Visible(a.Stdout)
 	report.Fields(to, "map", state.ID, "status", state.State, "succeeded", humanize.Comma(succeeded), "failed", humanize.Comma(failed),
 		"folder", state.Folder, "command", shellLine(state.Command), "state", state.Path)
-	report.Lines(to, "notices", state.Notices)
 	stages := slices.ContainsFunc(causes, func(c starter.Cause) bool { return c.Example.Fault.Task != causes[0].Example.Fault.Task })
 	report.Faults(to, state.ID, failed, causes, stages)
 	return nil

@@ -41,6 +41,7 @@ func (a *app) command(words string) string {
 		}
 	}
 	if asksServer {
+		add("--connect", a.connectionFile)
 		add("--address", a.address)
 		add("--namespace", a.namespace)
 	}

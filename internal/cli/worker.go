@@ -1,48 +1,53 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 func workerCommand(a *app) *cobra.Command {
-	var file string
+	f := &workerFlags{}
 	var check bool
 	c := &cobra.Command{
-		Use:   "worker -f FILE",
+		Use:   "worker {-f FILE | --tasks FOLDER}",
 		Short: "Serve this host's devices",
-		Long: `Serve this host's devices as the worker's file says, until SIGTERM or Ctrl-C: then running chunks finish or
-are handed back, and every task process ends. A second signal ends it at once.
+		Long: `Serve this host's devices, as the worker's file says, or with the functions of a folder of Python modules
+as gpumux dev does, until SIGTERM or Ctrl-C: then running chunks finish or are handed back, and every task
+process ends. A second signal ends it at once.
 
 The log goes to standard error, as JSON lines when that is no terminal.`,
-		Example: "  gpumux worker -f gpumux.yaml\n  gpumux worker -f gpumux.yaml --check",
-		Args:    cobra.NoArgs,
+		Example: `  gpumux worker -f gpumux.yaml
+  gpumux worker -f gpumux.yaml --check
+  gpumux worker --tasks ./tasks --connect /shared/gpumux/temporal.toml`,
+		Args: cobra.NoArgs,
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
-	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
+	flags := c.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "the worker's file")
+	flags.StringVar(&f.tasks, "tasks", "", "folder of Python modules whose functions are the tasks, in place of a file")
+	f.register(flags)
+	flags.StringVar(&f.connect, "connect", "", connectUsage)
+	flags.BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if file == "" {
-			return usage("give the worker's file: gpumux worker -f gpumux.yaml")
-		}
-		conf, err := config.Load(file)
+		conf, inventory, err := f.read(c, a)
 		if err != nil {
-			if !errors.As(err, new(*config.Error)) {
-				err = usage("%v", err)
-			}
 			return err
 		}
+		defer inventory.Close()
 		if check {
-			return checkWorker(c.Context(), a, file, conf)
+			return checkWorker(c.Context(), a, f, conf, inventory)
 		}
 		log := newLog(a.console, true)
 		if !report.IsTerminal(a.Stderr) { // for programs: a JSON object per line, from info up
@@ -50,44 +55,80 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 			log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(a.console), zapcore.InfoLevel))
 		}
-		inventory, err := gpu.Open(c.Context(), gpu.Options{})
-		if err != nil {
-			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
-		}
-		defer inventory.Close()
 		w, err := workers.New(conf, workers.Options{Dedicated: true, Inventory: inventory, Version: a.Version, Log: log})
 		if err != nil {
-			return err
+			return inFlags(err)
 		}
 		return serveWorker(c.Context(), a, w, log)
 	}
 	return c
 }
 
-func checkWorker(ctx context.Context, a *app, file string, conf config.Config) error {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
-	if err != nil {
-		return unavailable(fmt.Errorf("list this machine's devices: %w", err))
+type workerFlags struct {
+	modulesFlags
+	file, connect string
+}
+
+// read makes the worker's configuration of its file, or of the folder of tasks.
+func (f *workerFlags) read(c *cobra.Command, a *app) (conf config.Config, inventory *gpu.Inventory, err error) {
+	switch {
+	case (f.tasks == "") == (f.file == ""):
+		return conf, nil, usage("give either the worker's file or a folder of tasks: gpumux worker -f gpumux.yaml, gpumux worker --tasks .")
+	case f.tasks != "":
+		var o local.Options
+		var noGPU string
+		if noGPU, err = f.place(c.Context(), a, &o); err != nil {
+			return conf, nil, err
+		}
+		if noGPU != "" {
+			a.console.Say("note: the CPU runs it: %s", noGPU)
+		}
+		conf, inventory = config.Config{Dir: f.tasks, Pools: o.Pools, Tasks: map[string]config.Task{"*": *o.Modules}}, o.Inventory
+	default:
+		for _, flag := range []string{"slots", "devices", "memory", "sharing", "python", "pass-env", "start-timeout"} {
+			if c.Flags().Changed(flag) {
+				return conf, nil, usage("--%s goes with --tasks; the worker's file says it itself", flag)
+			}
+		}
+		if conf, err = config.Load(f.file); err != nil {
+			if !errors.As(err, new(*config.Error)) {
+				err = usage("%v", err)
+			}
+			return conf, nil, err
+		}
+		if inventory, err = gpu.Open(c.Context(), gpu.Options{}); err != nil {
+			return conf, nil, unavailable(fmt.Errorf("list this machine's devices: %w", err))
+		}
 	}
-	defer inventory.Close()
+	if f.connect != "" {
+		conf.Temporal.Connect, err = filepath.Abs(f.connect)
+	}
+	return conf, inventory, err
+}
+
+func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config, inventory *gpu.Inventory) error {
 	placements, tasks, err := conf.Plan(inventory)
 	if err != nil {
 		return err
 	}
-	findings := []finding{{Check: "file", Status: checkGood, Detail: file + " is good for this host"}}
+	findings := []finding{{Check: "file", Status: checkGood, Detail: cmp.Or(f.file, f.tasks) + " is good for this host"}}
 	findings = append(findings, probeGPUs(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
-	if conf.Store != "" {
-		findings = append(findings, checkStore(ctx, conf.Store))
-	}
-	a.address, a.namespace = conf.Temporal.Address, conf.Temporal.Namespace
+	a.connectionFile, a.address, a.namespace = conf.Temporal.Connect, conf.Temporal.Address, conf.Temporal.Namespace
 	conn, reached := checkTemporal(ctx, a)
+	url, id := conf.Store, ""
 	if conn != nil {
+		if url == "" {
+			url, id = conn.Store, conn.StoreID
+		}
 		conn.close()
 	} else {
 		reached.Status = checkBad
-		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
+		reached.Fix += "; the worker connects as temporal in its file says, else as TEMPORAL_CONFIG_FILE and TEMPORAL_ADDRESS do"
 	}
-	return a.tell(ctx, append(findings, reached), false, exitUnavailable)
+	if findings = append(findings, reached); url != "" {
+		findings = append(findings, checkStore(ctx, url, id))
+	}
+	return a.tell(ctx, findings, false, exitUnavailable)
 }
 
 func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger) error {

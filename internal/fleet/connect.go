@@ -24,7 +24,10 @@ import (
 // Options says which Temporal to use. Empty fields come from Temporal's conventions:
 // TEMPORAL_ADDRESS and so on, and temporal.toml.
 type Options struct {
-	// Address is host:port. Default: Temporal's conventions, else 127.0.0.1:7233.
+	// File is a connection file, which stands for Temporal's conventions. Default: none.
+	File string
+	// Address is host:port. Default: that of File, else Temporal's conventions, else
+	// 127.0.0.1:7233.
 	Address string
 	// Namespace default: Temporal's conventions, else "default".
 	Namespace string
@@ -32,7 +35,7 @@ type Options struct {
 	Timeout time.Duration
 	// Plain ignores Temporal's conventions, for a server in this process.
 	Plain bool
-	// Token is the secret of a private server of this program. Default: nothing.
+	// Token is the secret of a server in this process. Default: nothing.
 	Token string
 	// Codec decodes the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
@@ -59,13 +62,15 @@ func (e *ConnectError) Error() string {
 
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-const reachHint = "start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS"
-
 // Dial dials Temporal and checks that the namespace exists. Its errors are *ConnectError.
 func Dial(ctx context.Context, o Options) (client.Client, error) {
-	options, err := ClientOptions(o)
+	options, file, err := ClientOptions(o)
 	if err != nil {
 		return nil, err
+	}
+	reachHint := "start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS"
+	if file.StoreID != "" {
+		reachHint = "start the server again with its data folder, or give another connection file or address"
 	}
 	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
 	defer cancel()
@@ -81,9 +86,9 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 			return nil, fail(cause, reachHint)
 		}
 		if errors.As(err, new(*serviceerror.PermissionDenied)) {
-			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; to a server of `gpumux dev --listen` connect with the file that it names")
 		}
-		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
+		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, connect to a server of `gpumux dev --listen` with the file that it names, or "+reachHint)
 	}
 	_, err = c.WorkflowService().DescribeNamespace(dialing, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
 	switch {
@@ -98,19 +103,30 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions returns the SDK's options for Dial. The SDK's own log is silent. With a
-// codec, which runs at the connection, they have a FailureConverter.
-func ClientOptions(o Options) (client.Options, error) {
-	var options client.Options
+// ClientOptions returns the SDK's options for Dial, and what the file that names the
+// server says of its store and its Web UI. The SDK's own log is silent. With a codec,
+// which runs at the connection, the options have a FailureConverter.
+func ClientOptions(o Options) (options client.Options, file File, err error) {
 	var profile envconfig.ClientConfigProfile
 	if !o.Plain {
-		var err error
-		if profile, err = envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{}); err == nil {
+		if profile, file, err = o.read(); err == nil {
 			options, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 		}
 		if err != nil {
-			return client.Options{}, &ConnectError{Address: o.Address, Err: err, settings: true,
-				Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
+			hint := "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"
+			if o.File != "" {
+				hint = "give the file that `gpumux dev --listen` has written"
+			}
+			return options, file, &ConnectError{Address: o.Address, Err: err, settings: true, Hint: hint}
+		}
+		if o.Address != "" {
+			file = File{}
+		} else if file.StoreID != "" { // the server is one of ours
+			options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithNoProxy(), grpc.WithResolvers(&fileResolver{
+				last: profile.Address, read: func() string {
+					now, _, _ := o.read()
+					return now.Address
+				}}))
 		}
 	}
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
@@ -135,10 +151,9 @@ func ClientOptions(o Options) (client.Options, error) {
 	options.WorkerHeartbeatInterval = 10 * time.Second // so that busy workers are seen
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
-		return client.Options{}, &ConnectError{Address: options.HostPort, Err: err,
-			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
+		return options, file, &ConnectError{Address: options.HostPort, Err: err, Hint: "write the address as host:port, such as 127.0.0.1:7233"}
 	}
-	return options, nil
+	return options, file, nil
 }
 
 type bearer string

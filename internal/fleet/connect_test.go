@@ -23,7 +23,7 @@ func conventions(t *testing.T) {
 			require.NoError(t, os.Unsetenv(name))
 		}
 	}
-	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	t.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull)
 }
 
 func TestConnect_NobodyListens(t *testing.T) {
@@ -57,7 +57,7 @@ func TestConnect_SomethingElseListens(t *testing.T) {
 
 func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 	conventions(t)
-	o, err := ClientOptions(Options{})
+	o, _, err := ClientOptions(Options{})
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:7233", o.HostPort)
 	require.Equal(t, "default", o.Namespace)
@@ -66,27 +66,27 @@ func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("[profile.default]\naddress = \"file:1\"\nnamespace = \"filed\"\n"), 0o600))
 	t.Setenv("TEMPORAL_CONFIG_FILE", file)
 	t.Setenv("TEMPORAL_NAMESPACE", "env")
-	o, err = ClientOptions(Options{})
+	o, _, err = ClientOptions(Options{})
 	require.NoError(t, err)
 	require.Equal(t, "file:1", o.HostPort)
 	require.Equal(t, "env", o.Namespace)
 
 	t.Setenv("TEMPORAL_API_KEY", "secret")
-	o, err = ClientOptions(Options{Address: "flag:2", Namespace: "flagged"})
+	o, _, err = ClientOptions(Options{Address: "flag:2", Namespace: "flagged"})
 	require.NoError(t, err)
 	require.Equal(t, "flag:2", o.HostPort)
 	require.Equal(t, "flagged", o.Namespace)
 	require.NotNil(t, o.Credentials)
 
-	o, err = ClientOptions(Options{Address: "127.0.0.1:9", Plain: true})
+	o, _, err = ClientOptions(Options{Address: "127.0.0.1:9", Plain: true})
 	require.NoError(t, err)
 	require.Nil(t, o.Credentials, "a server in this process gets no key")
 
 	t.Setenv("TEMPORAL_PROFILE", "nope")
-	_, err = ClientOptions(Options{})
+	_, _, err = ClientOptions(Options{})
 	require.Regexp(t, "^the settings of Temporal cannot be used: unable to find profile nope .*; correct temporal.toml", err)
 	t.Setenv("TEMPORAL_PROFILE", "")
 
-	_, err = ClientOptions(Options{Address: "nonsense"})
+	_, _, err = ClientOptions(Options{Address: "nonsense"})
 	require.ErrorContains(t, err, "host:port")
 }

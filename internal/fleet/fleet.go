@@ -1,8 +1,8 @@
 // Package fleet asks Temporal who serves its queues, and workers what they offer and run.
 //
-// It owns how Temporal is dialed, the codec at that connection, how long an answer may
-// take, who counts as there, and handing on the work of a dead worker. It never starts a
-// map. Every call ends with its context; a client is the caller's to close.
+// It owns connection files and how Temporal is dialed, the codec at that connection, how
+// long an answer may take, and who counts as there. It never starts a map. Every call
+// ends with its context; a client is the caller's to close.
 package fleet
 
 import (
@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 
@@ -208,4 +210,26 @@ func PoolsOf(workers []Worker, task string) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(pools))
+}
+
+// Workflows yields what a query finds.
+func (f *Fleet) Workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
+	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
+		request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: f.namespace(), PageSize: 100, Query: query}
+		for {
+			page, err := f.Client.ListWorkflow(ctx, request)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, info := range page.GetExecutions() {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+				return
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,8 +56,6 @@ type State struct {
 	// Used is when something in it last changed.
 	Used time.Time `json:"used"`
 	Path string    `json:"path"`
-	// Notices of its last worker say what changes what the map gets.
-	Notices []string `json:"notices,omitempty"`
 }
 
 const (
@@ -100,8 +99,6 @@ func stateAt(path string) State {
 	if data, err := os.ReadFile(filepath.Join(path, noteFile)); err == nil {
 		_ = json.Unmarshal(data, &s) // half a note counts as none
 	}
-	notices, _ := os.ReadFile(filepath.Join(path, noticesFile))
-	s.Notices = strings.FieldsFunc(string(notices), func(char rune) bool { return char == '\n' })
 	s.ID, s.Path, s.State = filepath.Base(path), path, "interrupted"
 	if s.Delivered != "" {
 		s.State = "kept"
@@ -172,27 +169,28 @@ func storeIn(data string) string {
 
 // Remove deletes the folder and the results in it, delivered or not.
 func (s State) Remove() error {
-	hold, pid, err := claimFolder(s.Path)
+	hold, holder, err := claimFolder(s.Path)
 	if err != nil {
 		return err
 	}
 	if hold == nil {
-		return unavailable("local map %s runs in process %d; stop it first", s.ID, pid)
+		return unavailable("local map %s runs in %s; stop it first", s.ID, holder)
 	}
-	defer hold.Close()
-	if err := removeFolder(s.Path); err != nil {
+	if err := removeFolder(s.Path, hold); err != nil {
 		return unavailable("remove local map %s: %w", s.ID, err)
 	}
 	return nil
 }
 
 // removeFolder renames a data folder before it deletes it, so that nothing is half there.
-func removeFolder(data string) error {
+// NFS keeps a folder that has an open file.
+func removeFolder(data string, hold *os.File) error {
 	gone := data + removedSuffix
 	err := os.RemoveAll(gone)
 	if err == nil {
 		err = os.Rename(data, gone)
 	}
+	_ = hold.Close()
 	if err == nil {
 		err = os.RemoveAll(gone)
 	}
@@ -261,15 +259,15 @@ func holdFolder(ctx context.Context, data string, isMap bool) (*os.File, error) 
 		if err := makeFolder(data); err != nil { // a map that has just ended removes it
 			return nil, err
 		}
-		hold, pid, err := claimFolder(data)
+		hold, holder, err := claimFolder(data)
 		switch {
 		case hold != nil || err != nil:
 			return hold, err
 		case ctx.Err() == nil && time.Now().Before(until):
 		case isMap:
-			return nil, unavailable("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again to go on", pid, pid)
+			return nil, unavailable("this map runs already in %s; wait for it, or stop it with `kill -INT` and give the command again to go on", holder)
 		default:
-			return nil, unavailable("%s is in use by process %d; stop it, or give another folder", data, pid)
+			return nil, unavailable("%s is in use by %s; stop it, or give another folder; on NFS the lock of a lost host ends after 90 s", data, holder)
 		}
 	}
 }
@@ -290,14 +288,14 @@ func makeFolder(data string) error {
 
 // claimFolder locks a folder. It returns no lock but the process where another has it,
 // and neither where the folder was removed meanwhile.
-func claimFolder(data string) (hold *os.File, pid int, err error) {
+func claimFolder(data string) (hold *os.File, holder string, err error) {
 	path := filepath.Join(data, lockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, 0, nil
+		return nil, "", nil
 	case err != nil:
-		return nil, 0, unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
+		return nil, "", unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
 	}
 	defer func() {
 		if hold == nil {
@@ -306,23 +304,27 @@ func claimFolder(data string) (hold *os.File, pid int, err error) {
 	}()
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		_, _ = fmt.Fscanln(file, &pid)
-		return nil, pid, nil
+		text, _ := os.ReadFile(path)
+		return nil, cmp.Or(strings.TrimSpace(string(text)), "another process"), nil
 	}
 	if err == nil {
 		now, gone := os.Stat(path)
 		if locked, _ := file.Stat(); gone != nil || !os.SameFile(now, locked) {
-			return nil, 0, nil
+			return nil, "", nil
 		}
 		err = file.Truncate(0)
 	}
 	if err == nil {
-		_, err = file.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+		host, _ := os.Hostname()
+		_, err = file.WriteAt(fmt.Appendf(nil, "process %d of %s\n", os.Getpid(), host), 0)
+	}
+	if err == nil {
+		err = file.Sync() // for other hosts
 	}
 	if err != nil {
-		return nil, 0, unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
+		return nil, "", unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
 	}
-	return file, 0, nil
+	return file, "", nil
 }
 
 // held reports whether a process uses a data folder.

@@ -29,8 +29,12 @@ type Options struct {
 	// Open starts; default: a temporary one. A map has a folder of its own. Token is not for
 	// the caller to choose.
 	ServerOptions
-	// Public lets everybody on this machine in. Default: they need Session.Token.
+	// Public lets everybody on this machine in. Default: this process, and who has the file.
 	Public bool
+	// Host is this host's name for those who get Session.File. Default: nobody does.
+	Host string
+	// Store is the URL of the store. Default: a folder in Data.
+	Store string
 	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
@@ -53,6 +57,8 @@ type ServerOptions struct {
 	Data string
 	// Port and UIPort are numbers, or 0 for a free one.
 	Port, UIPort int
+	// Bind is the IPv4 address at which others reach the frontend; empty: nobody does.
+	Bind string
 	// Headless goes without the Web UI.
 	Headless bool
 	// Brief is for one command: the server has neither schedules nor batches. Close leaves
@@ -64,14 +70,16 @@ type ServerOptions struct {
 	Log *zap.Logger
 }
 
-// Server is a running Temporal on loopback.
+// Server is a running Temporal.
 type Server interface {
 	// Address is host:port of the frontend.
 	Address() string
-	// UI is the URL of the Web UI, or empty.
+	// UI is the URL of the Web UI, with ?key= where it asks for one, or empty.
 	UI() string
-	// Key opens a page of the Web UI, as ?key=; empty where it asks for none.
-	Key() string
+	// Token is what it asks for, Authority the certificate of who has signed its own; empty
+	// where there are none.
+	Token() string
+	Authority() []byte
 	// Stop closes everything; it may be called again.
 	Stop() error
 }

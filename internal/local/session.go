@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -30,8 +27,10 @@ import (
 type Session struct {
 	*starter.Starter
 	Server Server
-	// Token is required by the server, or empty. Data is the folder, as an absolute path.
-	Token, Data string
+	// Data is the folder, as an absolute path.
+	Data string
+	// File is the connection file for others, who find the server at Address.
+	File, Address string
 
 	o      Options
 	worker *workers.Worker
@@ -135,7 +134,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 // configure makes the worker's configuration, which has no tasks where there is no
 // worker.
 func (o *Options) configure(ctx context.Context) (config.Config, error) {
-	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools}
+	conf := config.Config{Store: cmp.Or(o.Store, storeIn(o.Data)), Pools: o.Pools}
 	switch {
 	case o.Task != nil:
 		conf.Tasks, conf.Dir = o.Task.tasks(), o.Task.dir
@@ -153,11 +152,11 @@ func (o *Options) configure(ctx context.Context) (config.Config, error) {
 
 // connect starts the server, opens the store and makes the worker, if there are tasks.
 func (s *Session) connect(conf config.Config) error {
-	if !s.o.Public {
-		s.Token = rand.Text()
-	}
 	options := s.o.ServerOptions
-	options.Data, options.Token = s.Data, s.Token
+	options.Data = s.Data
+	if !s.o.Public && s.o.Host == "" {
+		options.Token = rand.Text()
+	}
 	server, err := s.o.Server(s.ctx, options)
 	if err != nil {
 		return &UnavailableError{err}
@@ -167,29 +166,44 @@ func (s *Session) connect(conf config.Config) error {
 	if err := s.OpenStore(s.ctx); err != nil {
 		return &UnavailableError{err}
 	}
-	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
-		Token: s.Token, Timeout: 15 * time.Second})
+	to := fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true, Token: server.Token(), Timeout: 15 * time.Second}
+	if s.o.Host != "" {
+		if err := s.writeFile(); err != nil {
+			return unavailable("write the connection file: %w; give another folder", err)
+		}
+		to.File, to.Plain = s.File, false
+	} else {
+		_ = os.Remove(filepath.Join(s.Data, connectionFile)) // of another start
+	}
+	s.Client, err = fleet.Dial(s.ctx, to)
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
 	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Dedicated: true, Inventory: s.o.Inventory, Version: s.o.Version,
-		Log: s.o.Log, Notice: s.notice, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+		Log: s.o.Log, Notice: s.o.Say, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
+}
+
+const connectionFile = "temporal.toml"
+
+func (s *Session) writeFile() error {
+	st, err := s.UseStore(s.ctx)
+	if err != nil {
+		return err
+	}
+	id, err := st.Identity(s.ctx)
+	if err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(s.Server.Address())
+	s.Address, s.File = net.JoinHostPort(s.o.Host, port), filepath.Join(s.Data, connectionFile)
+	return fleet.File{Address: s.Address, Token: s.Server.Token(), Authority: s.Server.Authority(), Store: s.Store, StoreID: id}.Write(s.File)
 }
 
 // serve starts the worker, if there is one, and watches it and the disk.
 func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
-	}
-	_ = os.Remove(filepath.Join(s.Data, noticesFile))
-	dead := func(string) bool { return true } // nobody else has had a token of this server
-	if s.o.Public {
-		dead = ended
-	}
-	if _, err := (&fleet.Fleet{Client: s.Client}).HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
-		// Without it the chunks of a killed worker only come later.
-		s.say("%v", err)
 	}
 	if err := s.worker.Start(s.ctx); err != nil {
 		if interrupted := context.Cause(s.ctx); interrupted != nil {
@@ -238,7 +252,7 @@ func (s *Session) Close(ctx context.Context) {
 		}
 	}
 	if s.useless {
-		if err := removeFolder(s.Data); err != nil {
+		if err := removeFolder(s.Data, s.hold); err != nil {
 			s.say("delete %s: %v", s.Data, err)
 		}
 	} else if s.note.Made {
@@ -248,19 +262,6 @@ func (s *Session) Close(ctx context.Context) {
 	}
 	if !stays {
 		_ = s.hold.Close() // nil where another process has the folder
-	}
-}
-
-// noticesFile is the file of a data folder that has the notices of its last worker.
-const noticesFile = "notices"
-
-// notice warns of something that changes what the map gets, and adds it to noticesFile.
-func (s *Session) notice(text string) {
-	s.o.Say(text)
-	file, err := os.OpenFile(filepath.Join(s.Data, noticesFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err == nil {
-		_, _ = fmt.Fprintln(file, text)
-		file.Close()
 	}
 }
 
@@ -294,15 +295,4 @@ func (s *Session) tellRoom() {
 		case <-s.ctx.Done():
 		}
 	}
-}
-
-// ended reports whether a worker, host/pid, ran on this host and has ended.
-func ended(identity string) bool {
-	host, number, found := strings.Cut(identity, "/")
-	here, err := os.Hostname()
-	if !found || err != nil || host != here {
-		return false
-	}
-	pid, err := strconv.Atoi(number)
-	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }

@@ -260,7 +260,11 @@ func (b *Bucket) Read(ctx context.Context, name string, offset, length int64) (*
 	if offset < 0 {
 		return nil, fmt.Errorf("read %s: offset %d is negative", r.URL(), offset)
 	}
-	if r.body, err = r.open(); err != nil {
+	r.body, err = r.open()
+	if err != nil && b.askAgain(key) {
+		r.body, err = r.open()
+	}
+	if err != nil {
 		return nil, absent("read", r.URL(), err)
 	}
 	return r, nil
@@ -365,6 +369,9 @@ func (b *Bucket) Exists(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	exists, err := b.blobs.Exists(ctx, key)
+	if err == nil && !exists && b.askAgain(key) {
+		exists, err = b.blobs.Exists(ctx, key)
+	}
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", b.Locate(key), err)
 	}

@@ -118,3 +118,14 @@ func syncFolder(dir string) error {
 	}
 	return nil
 }
+
+// askAgain reports whether a name may be there after all: a host takes one that it has
+// not found on NFS for absent for half a minute, until a folder above it is opened.
+func (b *Bucket) askAgain(key string) bool {
+	for folder := filepath.Dir(b.onDisk(key)); b.dir != "" && len(folder) >= len(b.dir); folder = filepath.Dir(folder) {
+		if opened, err := os.Open(folder); err == nil {
+			return opened.Close() == nil
+		}
+	}
+	return false
+}

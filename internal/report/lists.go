@@ -29,8 +29,7 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 		if m.Paused {
 			status = "paused"
 		}
-		rows = append(rows, []string{m.ID, status, Count(m.Items), done, failed, Ago(now, m.Started),
-			Span(max(0, end.Sub(m.Started)))})
+		rows = append(rows, []string{m.ID, status, Count(m.Items), done, failed, Ago(now, m.Started), Span(max(0, end.Sub(m.Started)))})
 	}
 	return Table(to, rows)
 }

@@ -1,6 +1,9 @@
 package store
 
 import (
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -158,6 +161,34 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 	_, err = s.FindParts(t.Context(), other)
 	var owner *OwnerError
 	require.ErrorAs(t, err, &owner)
+}
+
+// Another host may have another folder at the same path, or none.
+func TestOpenSame(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "my däta")
+	address := (&url.URL{Scheme: "file", Path: folder}).String()
+	here := open(t, address)
+	id, err := here.Identity(t.Context())
+	require.NoError(t, err)
+	same, err := OpenSame(t.Context(), address, id)
+	require.NoError(t, err)
+	require.NoError(t, same.Close())
+	apart := t.TempDir()
+	_, err = OpenSame(t.Context(), "file://"+apart, id)
+	require.ErrorContains(t, err, "mount the same one at this path")
+	entries, err := os.ReadDir(apart)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	other := open(t, "file://"+apart)
+	_, err = other.Identity(t.Context())
+	require.NoError(t, err)
+	_, err = OpenSame(t.Context(), "file://"+apart, id)
+	require.ErrorContains(t, err, "mount the same one at this path")
+	none := filepath.Join(t.TempDir(), "none")
+	_, err = OpenSame(t.Context(), "file://"+none, id)
+	require.ErrorContains(t, err, "mount the same one at this path")
+	require.NoDirExists(t, none)
 }
 
 // A store is the same under another URL. Other stores are refused, whatever their URL.

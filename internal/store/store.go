@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/gpumux/gpumux"
@@ -38,6 +41,29 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	return &Store{Objects: in, Sources: items.In(in)}, nil
+}
+
+// OpenSame opens the store at a URL, and makes sure that it is the one with this ID, if
+// it is given one.
+func OpenSame(ctx context.Context, raw, id string) (*Store, error) {
+	if id == "" {
+		return Open(ctx, raw)
+	}
+	other := fmt.Errorf("%s is another folder here than on the host of the server: mount the same one at this path, or give the server a store that all hosts reach, such as s3://bucket", raw)
+	if u, err := url.Parse(raw); err == nil && u.Scheme == "file" {
+		if _, err := os.Stat(filepath.Join(u.Path, names.Identity)); err != nil { // Open would make it
+			return nil, other
+		}
+	}
+	s, err := Open(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if is, err := s.Identity(ctx); err != nil || is != id {
+		_ = s.Close()
+		return nil, cmp.Or(err, other)
+	}
+	return s, nil
 }
 
 func (s *Store) Close() error { return s.Objects.Close() }

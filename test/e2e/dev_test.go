@@ -106,7 +106,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	port := programtest.FreePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless", "--data", "data")
 	dev.ready()
-	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
+	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --listen 127.0.0.1 keeps them out")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl")
 	var parts []string

@@ -23,34 +23,30 @@ import (
 	"github.com/gpumux/gpumux/test/programtest"
 )
 
-// TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its
-// owner's.
+// TestPrivate_Dev is another user's commands beside `gpumux dev --listen 127.0.0.1`, and
+// then its owner's.
 func TestPrivate_Dev(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	port, uiPort := programtest.FreePort(t), programtest.FreePort(t)
-	dev := s.begin("dev", "--private", "--tasks", ".", "--port", port, "--ui-port", uiPort, "--data", "data", "--slots", "2")
+	dev := s.begin("dev", "--listen", "127.0.0.1:"+port, "--tasks", ".", "--ui-port", uiPort, "--data", "data", "--slots", "2")
 	dev.ready()
 
 	other := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_ADDRESS=127.0.0.1:" + port}, s.env...)}
 	p := other.run(3, "map", "step:double", "--range", "21:22", "--pool", "cpu")
-	require.Contains(t, p.stderr.String(), "Request unauthorized.")
-	require.Contains(t, p.stderr.String(), "gpumux dev --private")
-	guess := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_GRPC_META_AUTHORIZATION=Bearer guess"}, other.env...)}
+	require.Contains(t, p.stderr.String(), "connect to a server of `gpumux dev --listen` with the file that it names")
+	guess := &shell{t: t, dir: s.dir, env: append([]string{"TEMPORAL_CONFIG_FILE=data/temporal.toml", "TEMPORAL_GRPC_META_AUTHORIZATION=Bearer guess"}, s.env...)}
 	require.Contains(t, guess.run(3, "ls").stderr.String(), "Request unauthorized.")
 	page, err := http.Get("http://127.0.0.1:" + uiPort + "/api/v1/namespaces")
 	require.NoError(t, err)
 	require.NoError(t, page.Body.Close())
 	require.Equal(t, http.StatusForbidden, page.StatusCode)
 
-	file := s.path("data/temporal.env")
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	require.Contains(t, dev.stderr.String(), "set -a; . "+file+"; set +a")
+	file := s.path("data/temporal.toml")
+	require.Contains(t, dev.stderr.String(), "export TEMPORAL_CONFIG_FILE="+file)
 	e := &example{shell: s}
 	e.link()
-	out, code := e.sh(s.dir, "set -a; . data/temporal.env; set +a; bin/gpumux map step:double --range 21:22 --pool cpu --out - --quiet")
+	out, code := e.sh(s.dir, "export TEMPORAL_CONFIG_FILE="+file+"; bin/gpumux map step:double --range 21:22 --pool cpu --out - --quiet")
 	require.Zero(t, code)
 	require.Equal(t, "{\"index\":0,\"value\":42}\n", out)
 	_, link, ok := strings.Cut(dev.stderr.String(), "web UI     ")

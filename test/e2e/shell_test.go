@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,8 +48,10 @@ type shell struct {
 	env []string
 	// attr starts its commands; nil is as others start.
 	attr *syscall.SysProcAttr
-	// program is what its commands start; empty is gpumux as it is here.
+	// program is what its commands start, with these arguments before theirs; empty is
+	// gpumux as it is here.
 	program string
+	before  []string
 }
 
 func newShell(t *testing.T) *shell {
@@ -80,7 +83,7 @@ func (s *shell) begin(args ...string) *program {
 	if path == "" {
 		path = programtest.Binary(s.t)
 	}
-	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
+	p := &program{Cmd: exec.Command(path, slices.Concat(s.before, args)...), t: s.t, ended: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr, p.SysProcAttr = s.dir, s.env, &p.stdout, &p.stderr, s.attr
 	require.NoError(s.t, p.Start())
 	go func() {

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,8 +72,6 @@ type program struct {
 	ended  chan struct{}
 }
 
-const frontend = 7233
-
 func newCluster(t *testing.T, n *network) *cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,20 +80,22 @@ func newCluster(t *testing.T, n *network) *cluster {
 		stopped: map[string]bool{}}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.py"), []byte(hostsPy), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ran"), nil, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.yaml"), fmt.Appendf(nil, "temporal: {address: \"%s:%d\"}\nstore: %q\n"+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "worker.yaml"), fmt.Appendf(nil, "temporal: {connect: %q}\n"+
 		"pools: [{name: cpu, devices: cpu, slots: 4}]\ntasks: {work: {python: \"hosts.py:work\", env: {RAN: %q, RUNNING: %q}}}\n",
-		c.server.address, frontend, c.url(), filepath.Join(dir, "ran"), filepath.Join(dir, "running")), 0o644))
+		c.connection(), filepath.Join(dir, "ran"), filepath.Join(dir, "running")), 0o644))
 	s3 := &http.Server{Handler: c.objects}
 	listener := c.store.listen(9000)
 	go func() { _ = s3.Serve(listener) }()
 	t.Cleanup(func() { _ = s3.Close() })
-	c.server.publish(frontend)
 	var err error
 	c.keep, err = store.Open(t.Context(), c.objects.URL(""))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.keep.Close() })
 	return c
 }
+
+// connection is the file by which the others find the server.
+func (c *cluster) connection() string { return filepath.Join(c.dir, "data", "temporal.toml") }
 
 // url is the store as the hosts see it.
 func (c *cluster) url() string {
@@ -121,7 +120,7 @@ func (c *cluster) begin(h *host, args ...string) (*program, error) {
 	}
 	p.Dir, p.Stdout, p.Stderr = c.dir, &p.output, &p.output
 	p.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
-		fmt.Sprintf("TEMPORAL_ADDRESS=%s:%d", c.server.address, frontend), "GPUMUX_STORE="+c.url())
+		"TEMPORAL_CONFIG_FILE="+c.connection())
 	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS, Unshareflags: syscall.CLONE_NEWNS}
 	if err := h.within(p.Start); err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (p *program) kill() {
 // serve starts Temporal on its host and returns when it answers.
 func (c *cluster) serve() *program {
 	c.t.Helper()
-	p := c.run(c.server, "dev", "--no-worker", "--headless", "--port", strconv.Itoa(frontend), "--data", filepath.Join(c.dir, "data"))
+	p := c.run(c.server, "dev", "--no-worker", "--headless", "--listen", c.server.address, "--store", c.url(), "--data", filepath.Join(c.dir, "data"))
 	require.Eventually(c.t, func() bool { return strings.Contains(p.output.String(), "Ctrl-C stops") }, 3*time.Minute, 20*time.Millisecond,
 		"the server is ready")
 	return p

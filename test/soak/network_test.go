@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -214,36 +213,4 @@ func (h *host) listen(port int) (l net.Listener) {
 	}))
 	h.net.t.Cleanup(func() { _ = l.Close() })
 	return l
-}
-
-// publish makes a port of the host's loopback one of its address: the embedded server
-// listens on loopback alone.
-func (h *host) publish(port int) {
-	h.net.t.Helper()
-	l := h.listen(port)
-	go func() {
-		for {
-			outside, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer outside.Close()
-				var inside net.Conn
-				err := h.within(func() (err error) {
-					inside, err = net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
-					return err
-				})
-				if err != nil {
-					return
-				}
-				defer inside.Close()
-				ends := make(chan struct{}, 2)
-				for _, pair := range [][2]net.Conn{{inside, outside}, {outside, inside}} {
-					go func() { _, _ = io.Copy(pair[0], pair[1]); ends <- struct{}{} }()
-				}
-				<-ends
-			}()
-		}
-	}()
 }

@@ -69,6 +69,7 @@ func Load(path string) (Config, error) {
 	c.lines = map[string]int{}
 	r := &report{lines: c.lines}
 	(&document{c.lines}).read(data, &c, r)
+	c.Temporal.Connect = c.path(c.Temporal.Connect)
 	return c, r.err(path)
 }
 
@@ -146,6 +147,8 @@ func (c Config) dir() string {
 // Temporal says where the server is. The rest comes from Temporal's own conventions:
 // TEMPORAL_… variables and the profiles in temporal.toml; last 127.0.0.1:7233, default.
 type Temporal struct {
+	// Connect is a connection file, which stands for the conventions and may name the store.
+	Connect   string `json:"connect"`
 	Address   string `json:"address"`
 	Namespace string `json:"namespace"`
 	// Deployment is the name of the Worker Deployment that the worker is a version of, and
@@ -173,6 +176,9 @@ func (t Temporal) check(r *report) {
 		if len(name.text) > 200 || strings.ContainsAny(name.text, ".:") && name.field == "temporal.deployment" {
 			r.add(name.field, "%.60q has to be of at most 200 bytes without dots and colons", name.text)
 		}
+	}
+	if t.Connect != "" && t.Address != "" {
+		r.add("temporal.address", "stands in the connection file too; leave one of them out")
 	}
 	if t.Build != "" && t.Deployment == "" {
 		r.add("temporal.build", "is a version of a deployment; give temporal.deployment too")

@@ -15,7 +15,7 @@ const clusterName = "active"
 // newConfig is one cluster of one host with one history shard and no archive. Metrics and
 // profiling have no port, nor has membership: hosts are static. Nor has the HTTP API, for
 // any web page could call it.
-func newConfig(p ports, d database) *config.Config {
+func newConfig(p ports, bind string, d database) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
 			DefaultStore:     sqlite.PluginName,
@@ -28,17 +28,21 @@ func newConfig(p ports, d database) *config.Config {
 			MasterClusterName:        clusterName,
 			CurrentClusterName:       clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{
-				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p[primitives.FrontendService])},
+				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(loopback, p[primitives.FrontendService])},
 			},
 		},
 		Services: map[string]config.Service{},
 	}
 	for name, port := range p {
 		// BindOnLocalHost would ask the environment and the resolver for "localhost".
-		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
+		rpc := config.RPC{GRPCPort: port, BindOnIP: loopback}
+		if name == primitives.FrontendService {
+			rpc.BindOnIP = bind
+		}
+		c.Services[string(name)] = config.Service{RPC: rpc}
 	}
 	if p[primitives.InternalFrontendService] == 0 {
-		c.PublicClient.HostPort = address(p[primitives.FrontendService])
+		c.PublicClient.HostPort = address(loopback, p[primitives.FrontendService])
 	}
 	return c
 }

@@ -128,7 +128,7 @@ func TestFolder_NotWritable(t *testing.T) {
 		require.NoError(t, unix.Setfsuid(65534))
 		defer unix.Setfsuid(0)
 	}
-	_, err := openFile(t.Context(), data)
+	_, err := openFile(t.Context(), data, "normal")
 	require.ErrorContains(t, err, "make the folder writable")
 	require.ErrorContains(t, err, "give another folder")
 }

@@ -20,7 +20,7 @@ type ports map[primitives.ServiceName]int
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for name, port := range p {
-		hosts[name] = static.SingleLocalHost(address(port))
+		hosts[name] = static.SingleLocalHost(address(loopback, port))
 	}
 	return hosts
 }
@@ -50,30 +50,30 @@ func choosePorts(frontend int, private bool) (p ports, err error) {
 }
 
 func freePort() (port int, err error) {
-	listener, err := net.Listen("tcp4", address(0))
+	listener, err := net.Listen("tcp4", address(loopback, 0))
 	if err != nil {
 		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
 	}
 	return portOf(listener), listener.Close()
 }
 
-// listen opens a port on loopback; instead says what to do where it is taken.
-func listen(port int, instead string) (net.Listener, error) {
-	listener, err := net.Listen("tcp4", address(port))
+// listen opens a port; instead says what to do where it is taken.
+func listen(host string, port int, instead string) (net.Listener, error) {
+	listener, err := net.Listen("tcp4", address(host, port))
 	if isPortTaken(err) {
-		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there, or %s: %w", port, loopback, instead, err)
+		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there, or %s: %w", port, host, instead, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on port %d of %s: %w; %s", port, loopback, err, instead)
+		return nil, fmt.Errorf("listen on port %d of %s: %w; give a port that you may use, at an address of this host", port, host, err)
 	}
 	return listener, nil
 }
 
-func checkPort(port int) error {
-	if port == 0 {
+func checkPort(host string, port int) error {
+	if port == 0 && host == loopback {
 		return nil
 	}
-	listener, err := listen(port, otherPort)
+	listener, err := listen(host, port, otherPort)
 	if err != nil {
 		return err
 	}
@@ -84,6 +84,6 @@ const otherPort, otherUIPort = "give another port for the server", "give another
 
 func isPortTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 
-func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
+func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

@@ -30,6 +30,19 @@ func TestListen_LoopbackOnly(t *testing.T) {
 	require.Equal(t, 5, opened, "four services and the UI")
 }
 
+// A server for others opens its frontend to them, and nothing else.
+func TestListen_OneAddressForOthers(t *testing.T) {
+	before := listeners(t)
+	start(t, Options{Bind: "0.0.0.0"})
+	beyond := 0
+	for inode, address := range listeners(t) {
+		if _, old := before[inode]; !old && !strings.HasPrefix(address, "0100007F:") {
+			beyond++
+		}
+	}
+	require.Equal(t, 1, beyond)
+}
+
 // A web page cannot speak gRPC, and nothing answers its HTTP.
 func TestListen_AnswersNoWebPage(t *testing.T) {
 	for token, services := range map[string]int{"": 4, secret: 5} {
@@ -87,7 +100,7 @@ func ownAddresses(t *testing.T) []string {
 		_, port, _ := strings.Cut(hex, ":")
 		n, err := strconv.ParseUint(port, 16, 16)
 		require.NoError(t, err)
-		all = append(all, address(int(n)))
+		all = append(all, address(loopback, int(n)))
 	}
 	return all
 }

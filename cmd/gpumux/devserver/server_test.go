@@ -52,7 +52,7 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 		free := ports[service]
 		ports[service] = portOf(taken)
 		core, logs := observer.New(zapcore.DebugLevel)
-		_, err = newTemporal(ports, false, memoryDatabase(), "", newQuietLog(zap.New(core)))
+		_, err = (&Server{ports: ports, bind: loopback, database: memoryDatabase(), log: newQuietLog(zap.New(core))}).newTemporal(false)
 		require.ErrorContains(t, err, "address already in use")
 		require.Empty(t, logs.All(), "the error says it")
 		require.True(t, isPortTaken(err), "%v", err)
@@ -73,8 +73,8 @@ func TestStart_GivenPorts(t *testing.T) {
 	_, err = Start(t.Context(), Options{Port: port, Headless: true})
 	require.ErrorContains(t, err, "is in use")
 	require.NoError(t, s.Stop())
-	require.NoError(t, checkPort(port))
-	require.NoError(t, checkPort(uiPort))
+	require.NoError(t, checkPort(loopback, port))
+	require.NoError(t, checkPort(loopback, uiPort))
 }
 
 func TestStart_ReadyAtOnce(t *testing.T) {

@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zapio"
+
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 const uiDrain = 200 * time.Millisecond
@@ -36,15 +39,20 @@ func (w *webUI) url() string { return "http://" + w.listener.Addr().String() }
 
 // serve serves in the background until close. The routes are the ui-server's own; its
 // Start would end the process when its port is in use.
-func (w *webUI) serve(frontend string, log *zap.Logger) error {
-	handler, err := uiHandler(&config.Config{
+func (w *webUI) serve(frontend string, authority []byte, log *zap.Logger) error {
+	c := &config.Config{
 		TemporalGRPCAddress: frontend,
 		EnableUI:            true,
 		DefaultNamespace:    namespace,
 		DisableNewsFetch:    true,
 		CORS:                config.CORS{CookieInsecure: true}, // the page itself is plain HTTP
 		HideLogs:            true,
-	}, log)
+	}
+	if authority != nil {
+		c.TLS = config.TLS{CaData: base64.StdEncoding.EncodeToString(authority), ServerName: names.Server, EnableHostVerification: true}
+	}
+	defer zap.RedirectStdLog(log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)))() // it says what it has read
+	handler, err := uiHandler(c, log)
 	if err != nil {
 		return fmt.Errorf("prepare the Web UI: %w", err)
 	}

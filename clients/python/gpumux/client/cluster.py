@@ -22,6 +22,8 @@ class Cluster(NamedTuple):
     namespace: Optional[str] = None
     store: Optional[str] = None
     """The workers' store, such as s3://bucket/gpumux."""
+    connect: Union[str, "os.PathLike[str]", None] = None
+    """The connection file of a server of `gpumux dev --listen`, in place of an address."""
 
     def map(
         self,
@@ -81,12 +83,15 @@ class Cluster(NamedTuple):
 
     def cancel(self, id: str) -> None:
         """Stop a map. What has finished is kept, and the same map started again goes on."""
-        options = dict(address=self.address, namespace=self.namespace)
+        options = {**self._asdict(), "store": None}
         ended = subprocess.run([find(), "cancel", id, *flags(options)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode != 0:
             raise failure(ended.returncode, ended.stderr.strip(), options)
 
 
-def connect(address: Optional[str] = None, *, namespace: Optional[str] = None, store: Optional[str] = None) -> Cluster:
-    """The workers of the Temporal server at address, by default that of TEMPORAL_ADDRESS. Nothing is sent until something is asked."""
-    return Cluster(address, namespace, store)
+def connect(
+    address: Optional[str] = None, *, file: Union[str, "os.PathLike[str]", None] = None, namespace: Optional[str] = None, store: Optional[str] = None
+) -> Cluster:
+    """The workers of the Temporal server at address, or of that which has written a connection file, by default those of TEMPORAL_ADDRESS
+    or TEMPORAL_CONFIG_FILE. Nothing is sent until something is asked."""
+    return Cluster(address, namespace, store, file)
