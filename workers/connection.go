@@ -37,7 +37,7 @@ func (w *Worker) dial(ctx context.Context, o client.Options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {
-		return fmt.Errorf("reach Temporal at %s (namespace %s): %w; start it, or set temporal.connect, temporal.address or TEMPORAL_ADDRESS",
+		return fmt.Errorf("reach Temporal at %s (namespace %s): %w; start one with gpumux dev, or set temporal.connect, temporal.address or TEMPORAL_ADDRESS",
 			o.HostPort, o.Namespace, err)
 	}
 	return nil
@@ -51,7 +51,8 @@ const (
 )
 
 // patient reports the end of an activity until the server answers or the worker stops.
-// The SDK gives up after ten seconds, and a finished chunk would run again.
+// The SDK gives up after ten seconds, and a finished chunk would run again. Polls wait
+// for the server.
 func (w *Worker) patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -59,6 +60,8 @@ func (w *Worker) patient(
 	case workflowservice.WorkflowService_RespondActivityTaskCompleted_FullMethodName,
 		workflowservice.WorkflowService_RespondActivityTaskFailed_FullMethodName,
 		workflowservice.WorkflowService_RespondActivityTaskCanceled_FullMethodName:
+	case workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName, workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName:
+		return call(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(true))...) // a failed one is made again after up to 10 s
 	default:
 		return call(ctx, method, req, reply, cc, opts...)
 	}

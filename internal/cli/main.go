@@ -134,6 +134,7 @@ processes, lost devices and killed hosts: finished items are kept and never run 
 
 Without a server:   gpumux map embed.py:embed --in items.jsonl --local
 With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl --pool cpu
+On a few hosts:     gpumux dev --listen HOST on one, gpumux worker --tasks . --connect FILE on others
 On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
 
 Exit codes: 0 all went well, 1 items failed, 2 usage or bad input, 3 something needed could not be

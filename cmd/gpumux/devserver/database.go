@@ -40,7 +40,7 @@ func memoryDatabase() database {
 }
 
 // openFile opens the database of a data folder, and makes both when there are none.
-func openFile(ctx context.Context, folder, locking string) (database, error) {
+func openFile(ctx context.Context, folder string) (database, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return database{}, fmt.Errorf("find data folder %s: %w", folder, err)
@@ -54,7 +54,7 @@ func openFile(ctx context.Context, folder, locking string) (database, error) {
 	if err != nil {
 		return database{}, fmt.Errorf("open database: %w; make the folder writable, or give another folder", err)
 	}
-	if err := errors.Join(file.Chmod(0o600), file.Close(), prepareFile(ctx, path, locking)); err != nil {
+	if err := errors.Join(file.Chmod(0o600), file.Close(), prepareFile(ctx, path)); err != nil {
 		return database{}, fmt.Errorf("open database %s: %w", path, err)
 	}
 	return database{
@@ -63,7 +63,7 @@ func openFile(ctx context.Context, folder, locking string) (database, error) {
 			"mode": "rw",
 			// The driver sets them by name, and locking_mode has to come first. In WAL a commit
 			// is one append. Exclusive, it asks for no locks, which are 15 requests to NFS.
-			"locking_mode": locking, "main.journal_mode": "wal",
+			"locking_mode": "exclusive", "main.journal_mode": "wal",
 			"synchronous":  "1", // no wait for the disk at a commit: a dead process loses nothing, a power cut the last moments
 			"busy_timeout": "10000",
 			// The server's pool keeps a connection per URI, even when the file is replaced. SQLite

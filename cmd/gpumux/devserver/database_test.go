@@ -41,7 +41,7 @@ func TestData_SurvivesStop(t *testing.T) {
 	s := start(t, Options{Data: data})
 	begin(t, s.Address(), "w")
 	require.NoError(t, s.Stop())
-	finish(t, start(t, Options{Data: data}), "w")
+	finish(t, start(t, Options{Data: again(t, data)}), "w")
 }
 
 func TestData_SurvivesKill(t *testing.T) {
@@ -90,6 +90,7 @@ func TestData_OtherSchema(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	require.NoError(t, start(t, Options{Data: data}).Stop())
+	data = again(t, data)
 	path := filepath.Join(data, databaseName)
 	alter(t, path, "UPDATE gpumux_origin SET server = '1.99.0', schema = 'another'")
 
@@ -128,9 +129,18 @@ func TestFolder_NotWritable(t *testing.T) {
 		require.NoError(t, unix.Setfsuid(65534))
 		defer unix.Setfsuid(0)
 	}
-	_, err := openFile(t.Context(), data, "normal")
+	_, err := openFile(t.Context(), data)
 	require.ErrorContains(t, err, "make the folder writable")
 	require.ErrorContains(t, err, "give another folder")
+}
+
+// again is a copy of a data folder: the server's pool keeps what it has opened until the
+// process ends.
+func again(t *testing.T, data string) string {
+	t.Helper()
+	copied := data + " again"
+	require.NoError(t, os.CopyFS(copied, os.DirFS(data)))
+	return copied
 }
 
 func alter(t *testing.T, path, statement string) {

@@ -35,8 +35,8 @@ func ownSchema() (list []string, hash string, err error) {
 // prepareFile makes the server's tables in an empty database. It refuses one whose tables
 // another server made: SQLite schemas have no migrations, so the server would fail in the
 // middle of its work.
-func prepareFile(ctx context.Context, path, locking string) error {
-	db, err := sql.Open(driverName, "file:"+uriPath(path)+"?mode=rw&_pragma=busy_timeout%3D1000&_pragma=synchronous%3Dfull&_pragma=locking_mode%3D"+locking)
+func prepareFile(ctx context.Context, path string) error {
+	db, err := sql.Open(driverName, "file:"+uriPath(path)+"?mode=rw&_pragma=busy_timeout%3D1000&_pragma=synchronous%3Dfull&_pragma=locking_mode%3Dexclusive")
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ const (
 
 // Options say what to start. Those of package local convert to them.
 type Options struct {
-	Data         string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
+	Data         string // folder for the database, created when missing; one server in the life of a process; default "": in memory, gone at Stop
 	Port, UIPort int    // of the frontend (gRPC) and of the Web UI (HTTP); default 0: free ones
 	// Bind is the IPv4 address of the frontend for those who have Server.Token and
 	// Server.Authority, which stay with Data; default "": 127.0.0.1, and Token holds.
@@ -100,11 +100,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.database = memoryDatabase()
 	if o.Data != "" {
 		var err error
-		locking := "normal"
-		if o.Bind != "" {
-			locking = "exclusive"
-		}
-		if s.database, err = openFile(ctx, o.Data, locking); err != nil {
+		if s.database, err = openFile(ctx, o.Data); err != nil {
 			return err
 		}
 	}
