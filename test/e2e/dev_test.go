@@ -141,7 +141,7 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 
 	s.write("worker.yaml", "store: file://"+s.path("store")+"\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
 	checked := s.run(0, "worker", "-f", "worker.yaml", "--check").stdout.String()
-	require.Regexp(t, `(?s)ok +file .*ok +store .*ok +temporal `, checked)
+	require.Regexp(t, `(?s)ok +file .*ok +temporal .*ok +store `, checked)
 	worker := s.begin("worker", "-f", "worker.yaml")
 	require.Equal(t, 0, waiting.code(), waiting.stderr.String())
 	require.Len(t, s.lines(s.file("r.jsonl")), 3)

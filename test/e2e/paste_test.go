@@ -81,7 +81,7 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 	require.Regexp(t, `(?m) large .*both, only-large$`, listed)
 	require.Regexp(t, `(?m) small .*both, only-small$`, listed)
 	checked := s.run(0, "doctor").stdout.String()
-	require.Regexp(t, `(?s)ok +pool large .*ok +pool small `, checked)
+	require.Regexp(t, `(?s)offers large .*offers small `, checked)
 
 	for range 5 { // whichever worker a question to any would have reached
 		p := s.run(3, "map", "only-small", "--range", "0:2", "--pool", "none", "--no-wait")
