@@ -123,7 +123,7 @@ func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config
 		conn.close()
 	} else {
 		reached.Status = checkBad
-		reached.Fix += "; the worker connects as temporal in its file says, else as TEMPORAL_CONFIG_FILE and TEMPORAL_ADDRESS do"
+		reached.Fix += "; the worker connects as temporal.connect or temporal.address in its file says, else as TEMPORAL_CONFIG_FILE and TEMPORAL_ADDRESS do"
 	}
 	if findings = append(findings, reached); url != "" {
 		findings = append(findings, checkStore(ctx, url, id))

@@ -149,7 +149,7 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 
 	s.write("away.yaml", "temporal: {address: '127.0.0.1:1'}\nstore: file:///proc/none\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
 	checked = s.run(3, "worker", "-f", "away.yaml", "--check").stdout.String()
-	require.Regexp(t, `(?s)ok +file .*FAILED +store .*FAILED +temporal .*127.0.0.1:1.*temporal.address`, checked)
+	require.Regexp(t, `(?s)ok +file .*FAILED +temporal .*127.0.0.1:1.*temporal.address.*FAILED +store `, checked)
 	s.write("bad.yaml", "pool: []\nstore: nowhere\n")
 	p := s.run(2, "worker", "-f", "bad.yaml")
 	require.Contains(t, p.stderr.String(), "bad.yaml:1")
