@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -56,8 +55,8 @@ func loadIdentity(folder string) (identity, error) {
 		}
 	}
 	info, err := os.Lstat(path)
-	if err == nil && (info.Mode() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid())) {
-		err = fmt.Errorf("others may have the key of the server in %s, which is %s; delete it", path, info.Mode())
+	if err == nil && info.Mode() != 0o600 {
+		err = fmt.Errorf("others may have the key of the server in %s, which is %s; delete it, and give a folder where files keep their mode", path, info.Mode())
 	}
 	if err != nil {
 		return identity{}, err
