@@ -89,19 +89,25 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 	return conn, nil
 }
 
-// openStore opens the store that the user named. Without one the workers' own is opened
-// when it is needed.
+// openStore opens the store that the user or the connection file named. Without one the
+// workers' own is opened when it is needed.
 func (a *app) openStore(ctx context.Context, conn *connection) error {
-	switch {
-	case a.storeURL != "":
-		conn.Store, conn.StoreID = a.storeURL, ""
-	case conn.StoreID == "":
+	if conn.Store, conn.StoreID = conn.storeOr(a.storeURL); conn.Store == "" {
 		return nil
 	}
 	if err := conn.OpenStore(ctx); err != nil {
 		return unavailable(err)
 	}
 	return nil
+}
+
+// storeOr is the store that the user named, else that of the connection file, with its
+// identity; there may be no connection.
+func (c *connection) storeOr(named string) (url, id string) {
+	if named != "" || c == nil {
+		return named, ""
+	}
+	return c.Store, c.StoreID
 }
 
 // connect opens Temporal alone. The store may be away.

@@ -29,13 +29,8 @@ type modulesFlags struct {
 }
 
 func (f *modulesFlags) register(flags *pflag.FlagSet) {
-	flags.Func("slots", slotsUsage, f.parseSlots)
-	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	f.registerSlots(flags, "")
 	flags.Func("memory", "memory `budget` of a slot on a GPU, such as 8GiB", f.parseMemory)
-	flags.StringVar(&f.pool.Sharing, "sharing", "", sharingUsage)
-	flags.StringVar(&f.task.Python, "python", "", pythonUsage)
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
-	f.registerStart(flags, "")
 }
 
 // place sets the modules and the pools gpu, where there is a GPU, and cpu.

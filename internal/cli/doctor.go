@@ -105,12 +105,9 @@ func examine(ctx context.Context, a *app, python string) []finding {
 	findings = append(findings, checkDevices(ctx, python)...)
 	conn, reached := checkTemporal(ctx, a)
 	findings = append(findings, reached)
-	url, id := a.storeURL, ""
+	url, id := conn.storeOr(a.storeURL)
 	if conn != nil {
 		defer conn.close()
-		if url == "" {
-			url, id = conn.Store, conn.StoreID
-		}
 		var workers []finding
 		workers, url = checkWorkers(ctx, a, conn, url)
 		findings = append(findings, workers...)

@@ -66,21 +66,22 @@ func (f *taskFlags) registerMode(flags *pflag.FlagSet) {
 func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	f.registerMode(flags)
 	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
-	flags.Func("slots", local+slotsUsage, f.parseSlots)
-	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	f.registerSlots(flags, local)
 	flags.Func("memory", local+"memory `budget` of a slot, such as 8GiB", f.parseMemory)
 	flags.Func("reserve", local+"`memory` of each device that stays free for others, such as 1GiB; needs --memory",
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
-	flags.StringVar(&f.pool.Sharing, "sharing", "", local+sharingUsage)
 	flags.IntVar(&f.pool.GPUsPerSlot, "gpus-per-slot", 0, local+"GPUs of one slot, such as 2 for a model that is split; --slots counts per such group (default 1)")
-	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
-	f.registerStart(flags, local)
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
-func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
+// registerSlots registers what any worker in this process is asked.
+func (f *taskFlags) registerSlots(flags *pflag.FlagSet, local string) {
+	flags.Func("slots", local+slotsUsage, f.parseSlots)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringVar(&f.pool.Sharing, "sharing", "", local+sharingUsage)
+	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	flags.DurationVar((*time.Duration)(&f.task.Start), "start-timeout", 0, local+"longest time that a process may take to start, with what the import loads or downloads, such as 30m (default 5m)")
 }
 

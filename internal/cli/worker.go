@@ -71,6 +71,12 @@ type workerFlags struct {
 
 // read makes the worker's configuration of its file, or of the folder of tasks.
 func (f *workerFlags) read(c *cobra.Command, a *app) (conf config.Config, inventory *gpu.Inventory, err error) {
+	connect := f.connect
+	if connect != "" {
+		if connect, err = filepath.Abs(connect); err != nil {
+			return conf, nil, err
+		}
+	}
 	switch {
 	case (f.tasks == "") == (f.file == ""):
 		return conf, nil, usage("give either the worker's file or a folder of tasks: gpumux worker -f gpumux.yaml, gpumux worker --tasks .")
@@ -100,10 +106,8 @@ func (f *workerFlags) read(c *cobra.Command, a *app) (conf config.Config, invent
 			return conf, nil, unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 	}
-	if f.connect != "" {
-		conf.Temporal.Connect, err = filepath.Abs(f.connect)
-	}
-	return conf, inventory, err
+	conf.Temporal.Connect = cmp.Or(connect, conf.Temporal.Connect)
+	return conf, inventory, nil
 }
 
 func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config, inventory *gpu.Inventory) error {
@@ -115,11 +119,8 @@ func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config
 	findings = append(findings, probeGPUs(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
 	a.connectionFile, a.address, a.namespace = conf.Temporal.Connect, conf.Temporal.Address, conf.Temporal.Namespace
 	conn, reached := checkTemporal(ctx, a)
-	url, id := conf.Store, ""
+	url, id := conn.storeOr(conf.Store)
 	if conn != nil {
-		if url == "" {
-			url, id = conn.Store, conn.StoreID
-		}
 		conn.close()
 	} else {
 		reached.Status = checkBad

@@ -104,8 +104,8 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 }
 
 // ClientOptions returns the SDK's options for Dial, and what the file that names the
-// server says of its store and its Web UI. The SDK's own log is silent. With a codec,
-// which runs at the connection, the options have a FailureConverter.
+// server says of its store. The SDK's own log is silent. With a codec, which runs at the
+// connection, the options have a FailureConverter.
 func ClientOptions(o Options) (options client.Options, file File, err error) {
 	var profile envconfig.ClientConfigProfile
 	if !o.Plain {
