@@ -23,7 +23,7 @@ func (h host) cpuName() string {
 	return field(data, "model name", ":")
 }
 
-// memory is the host's, or that of the narrowest cgroup (version 2) around this process.
+// memory is the host's, or that of the narrowest cgroup around this process.
 func (h host) memory() (Memory, error) {
 	data, err := h.read("proc/meminfo")
 	if err != nil {
@@ -65,27 +65,37 @@ func (h host) sign() string {
 // namespace of its own, a container sees the host's path but only its own subtree: its
 // root is its limit, and the others are not there.
 func (h host) cgroups() (dirs []string) {
-	const root = "/sys/fs/cgroup"
 	data, _ := h.read("proc/self/cgroup")
-	path := filepath.Join("/", field(data, "0:", ":")) // the line of version 2 is 0::/path
-	for ; path != "/"; path = filepath.Dir(path) {
-		dirs = append(dirs, root+path)
+	_, first, _ := strings.Cut(string(data), ":memory:") // the line of version 1 is 4:memory:/path, that of version 2 0::/path
+	first, _, _ = strings.Cut(first, "\n")
+	for root, path := range map[string]string{"/sys/fs/cgroup": field(data, "0:", ":"), version1: first} {
+		for path = filepath.Join("/", path); path != "/"; path = filepath.Dir(path) {
+			dirs = append(dirs, root+path)
+		}
+		dirs = append(dirs, root)
 	}
-	return append(dirs, root)
+	return dirs
 }
+
+// version1 is where cgroups of version 1 that limit memory are.
+const version1 = "/sys/fs/cgroup/memory"
 
 // cgroupMemory is the limit of one cgroup and what counts against it. Cache that the
 // kernel would drop first is not counted.
 func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
-	data, _ := h.read(dir, "memory.max")
+	names := [...]string{"memory.max", "memory.current", "inactive_file"}
+	if strings.HasPrefix(dir, version1) {
+		names = [...]string{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+	}
+	data, _ := h.read(dir, names[0])
 	limit, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 	if err != nil {
 		return 0, 0, false // "max": no limit
 	}
-	data, _ = h.read(dir, "memory.current")
+	data, _ = h.read(dir, names[1])
 	used, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 	data, _ = h.read(dir, "memory.stat")
-	cache, _ := strconv.ParseUint(field(data, "inactive_file", " "), 10, 64)
+	cache, _ := strconv.ParseUint(field(data, names[2], " "), 10, 64)
 	return limit, used - min(cache, used), true
 }
 

@@ -50,6 +50,12 @@ func TestHost_Memory(t *testing.T) {
 			"proc/self/cgroup":         "0::/docker/abc/app\n",
 			"sys/fs/cgroup/memory.max": "512000\n", "sys/fs/cgroup/memory.current": "0\n",
 		}, Memory{Total: 500, Free: 500, Used: 0}},
+		"Version1": {map[string]string{
+			"proc/self/cgroup": "5:devices:/\n4:memory:/slurm/job_7/step_0\n0::/\n",
+			"sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes": "512000\n", "sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes": "307200\n",
+			"sys/fs/cgroup/memory/slurm/job_7/memory.stat":                  "inactive_file 1\ntotal_inactive_file 102400\n",
+			"sys/fs/cgroup/memory/slurm/job_7/step_0/memory.limit_in_bytes": "9223372036854771712\n",
+		}, Memory{Total: 500, Free: 300, Used: 200}},
 		"PathOutsideTheNamespace": {map[string]string{
 			"proc/self/cgroup":         "0::/../other\n",
 			"sys/fs/cgroup/memory.max": "512000\n", "sys/fs/cgroup/memory.current": "512000\n",
