@@ -25,9 +25,9 @@ import (
 type runner struct {
 	pool  *pool.Pool
 	tasks *config.Catalog
-	// halt ends with pool.ErrStopped when running calls must end.
-	halt context.Context
-	args *argFiles
+	// life ends when the worker stops; halt, with pool.ErrStopped, when calls must end.
+	life, halt context.Context
+	args       *argFiles
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing  *sizing
 	metrics *metrics
@@ -88,7 +88,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
-		err = cmp.Or(checkContact(held), err)
+		err = cmp.Or(checkContact(held), r.ended(err), err)
 	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && !fault.Repeated {
 		h.Faults.Add(1)
@@ -96,6 +96,22 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 		stint.Failed(fault.Kind)
 	}
 	return err
+}
+
+// endedWith is how much later the worker may hear of the signal that ended a process.
+const endedWith = 250 * time.Millisecond
+
+// ended is pool.ErrStopped where the process was ended together with the worker: systemd
+// and some Slurms send SIGTERM to all that they started.
+func (r *runner) ended(err error) error {
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && fault.Kind == gpumux.FaultCrash && strings.Contains(fault.Message, "SIGTERM") {
+		select {
+		case <-r.life.Done():
+			return pool.ErrStopped
+		case <-time.After(endedWith):
+		}
+	}
+	return nil
 }
 
 func (r *runner) acquire(ctx context.Context, call calls.Call, task launch.Task) (*pool.Seat, error) {

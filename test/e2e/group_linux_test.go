@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,6 +48,33 @@ func TestGroup_ItsServerMoves(t *testing.T) {
 	for item := range finished {
 		require.Equal(t, 1, calls[item], "%v", calls)
 	}
+}
+
+// What ends a worker with its task processes, as systemd and Slurm may, is no fault of
+// the items that ran.
+func TestGroup_AllOfAWorkerIsTold(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.begin("dev", "--listen", "127.0.0.1:0", "--headless", "--no-worker", "--data", "data").ready()
+	worker := []string{"worker", "--tasks", ".", "--slots", "2", "--connect", "data/temporal.toml"}
+	first := s.begin(worker...)
+	waiting := s.begin("map", "step:gate", "--range", "5:9", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl", "--connect", "data/temporal.toml")
+	var ready [][]string
+	rig.Wait(t, func() bool {
+		ready = regexp.MustCompile(`"task process ready".*"pid":(\d+)`).FindAllStringSubmatch(first.stderr.String(), -1)
+		return len(ready) == 2
+	}, time.Minute, 20*time.Millisecond, "%s", &first.stderr)
+	for _, each := range ready {
+		pid, _ := strconv.Atoi(each[1])
+		require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	}
+	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, first.code(), "%s", &first.stderr)
+	require.NotContains(t, first.stderr.String(), "tried again")
+	s.write("open", "")
+	s.begin(worker...)
+	require.Zero(t, waiting.code(), "%s", &waiting.stderr)
+	require.Len(t, s.lines(s.file("r.jsonl")), 4)
 }
 
 // Temporal's own SDK for another language gets in with the connection file alone, and
