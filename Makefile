@@ -15,7 +15,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check llm-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
+.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check llm-check slurm-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -55,7 +55,7 @@ demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there i
 # first on the PATH: a machine's own may be a script that looks for it, as with pyenv, or import much when it starts.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
 GOTEST = PATH="$(CURDIR)/$(VENV)/plain/bin:$$PATH" $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
-	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list $(PACKAGES) | grep -v /clustercheck)" -- -skip '^TestLong_' -vet=off \
+	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list $(PACKAGES) | grep -vE '/(cluster|slurm)check')" -- -skip '^TestLong_' -vet=off \
 	-timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
 $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
@@ -146,6 +146,11 @@ cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services and 
 llm-check: $(BIN)/gpumux ## gpumux llm beside a real vLLM on this machine's CPU, in 20 minutes after 5 to install it; RUN=Parity for one part
 	@test/llmcheck/fetch.sh $(CURDIR)/.llm; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
 	.llm/venv/bin/python test/llmcheck/check.py $(BIN)/gpumux .llm $(RUN)
+
+slurm-check: ## gpumux under a real Slurm of two nodes on this machine, as root, in 8 minutes; RUN=Python for one part; SLURM=free for one without cgroups
+	@test/slurmcheck/fetch.sh; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
+	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux && \
+	GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_SLURM=$(or $(SLURM),confined) $(GO) test -v -count=1 -timeout 30m -run '$(RUN)' ./test/slurmcheck
 
 kernel-check: ## what happens when a container runs out of memory, in a cgroup handed over to this command; see docs/memory.md
 	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux

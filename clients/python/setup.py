@@ -28,7 +28,7 @@ def version(said: str) -> str:
 setup(
     version=version(os.environ.get("GPUMUX_VERSION", "dev")),
     packages=["gpumux", "gpumux.client", "gpumux.llm", "gpumux.process", "gpumux.process.child"],
-    package_data={"gpumux": ["py.typed"]},
+    package_data={"gpumux": ["py.typed"], "gpumux.client": ["*.sh"]},
     data_files=[("bin", ["../../bin/wheel/gpumux"])],
     cmdclass={"bdist_wheel": Wheel},
 )

@@ -27,7 +27,7 @@ type Options struct {
 	// Stdin, Stdout and Stderr default to this process's.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Version is printed by `gpumux version`. Default "development".
+	// Version is printed by `gpumux --version`. Default "development".
 	Version string
 	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
 	Signals <-chan os.Signal

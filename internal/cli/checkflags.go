@@ -102,10 +102,14 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 			m.when(empty, "--%s is empty", flag.Name)
 		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
+		case "workers", "listen", "no-worker":
+			m.when(!f.local, "--%s goes with --local; the workers of a server are there already", flag.Name)
+			m.when(flag.Value.String() == "", "--%s is empty", flag.Name)
 		case "address", "namespace", "store":
 			m.when(f.local, "--%s does not go with --local, which has a server and a store of its own", flag.Name)
 		}
 	})
+	m.when(f.noWorker && f.workers == "" && f.listen == "", "--no-worker leaves the map without any: give --workers, or --listen and start some")
 	f.pool.Mode = f.input.Mode
 	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
 	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
@@ -149,8 +153,6 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 		if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
 			m.add("--columns %v", err)
 		}
-		id, results := strings.CutPrefix(in, names.ResultsScheme)
-		m.when(results, "--in %s: the values of a map come through a pipe: `gpumux results %s --values | gpumux … --in -`", in, id)
 	}
 }
 

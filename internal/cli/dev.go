@@ -133,8 +133,10 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	o = a.localOptions(false)
 	o.Data, o.Store, o.Port, o.UIPort, o.Headless = f.data, f.store, f.port, f.uiPort, f.headless
 	o.StopTimeout = 10 * time.Second
-	if err := f.serve(&o); err != nil {
-		return o, "", err
+	if o.Public = f.listen == ""; !o.Public {
+		if err := listenAt(&o, f.listen, f.port); err != nil {
+			return o, "", err
+		}
 	}
 	if o.Data == "" {
 		if o.Data, err = local.Folder("dev"); err != nil {
@@ -148,30 +150,26 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	return o, noGPU, err
 }
 
-// serve says for whom the server is, and where it listens.
-func (f *devFlags) serve(o *local.Options) error {
-	if f.listen == "" {
-		o.Public = true
-		return nil
-	}
-	host, port, err := net.SplitHostPort(f.listen)
+// listenAt has the server listen for others too, at HOST[:PORT].
+func listenAt(o *local.Options, listen string, port int) error {
+	host, number, err := net.SplitHostPort(listen)
 	if err != nil {
-		host, port = f.listen, strconv.Itoa(f.port)
+		host, number = listen, strconv.Itoa(port)
 	}
 	o.Host, o.Bind = host, "0.0.0.0"
-	o.Port, err = strconv.Atoi(port)
+	o.Port, err = strconv.Atoi(number)
 	ip := net.ParseIP(host)
 	_, unknown := net.LookupHost(cmp.Or(host, "localhost"))
 	switch {
 	case unknown != nil || err != nil || o.Port < 0 || o.Port > 65535 || strings.Contains(host, ":"):
-		return usage("--listen %q: write it as HOST or HOST:PORT, with a name or an IPv4 address of this host", f.listen)
+		return usage("--listen %q: write it as HOST or HOST:PORT, with a name or an IPv4 address of this host", listen)
 	case names.Loopback(host):
 		o.Host, o.Bind = "127.0.0.1", "127.0.0.1"
 	case ip != nil && !ip.IsUnspecified():
 		o.Bind = ip.String()
 	case ip != nil || host == "":
 		if o.Host, err = os.Hostname(); err != nil {
-			return usage("--listen %s: this host's name is not known (%v); give it", f.listen, err)
+			return usage("--listen %s: this host's name is not known (%v); give it", listen, err)
 		}
 	}
 	return nil

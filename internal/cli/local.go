@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,7 +117,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 		Args:    cobra.NoArgs,
 	}
 	flags := c.Flags()
-	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
+	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
 	a.connectionFlags(c)
 	a.storeFlag(c)
@@ -141,18 +140,18 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	return c
 }
 
-// parseAge reads a duration of Go, or days and weeks: 30d, 2w.
+// parseAge reads a duration of Go, or days: 30d.
 func parseAge(text string) (time.Duration, error) {
-	age, err := time.ParseDuration(text)
-	for unit, days := range map[string]int{"d": 1, "w": 7} {
-		if number, is := strings.CutSuffix(text, unit); is {
-			var n int
-			n, err = strconv.Atoi(number)
-			age = time.Duration(n) * time.Duration(days) * 24 * time.Hour
-		}
+	days, are := strings.CutSuffix(text, "d")
+	if are {
+		days += "h"
+	}
+	age, err := time.ParseDuration(days)
+	if are {
+		age *= 24
 	}
 	if err != nil || age < leastAge {
-		return 0, usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
+		return 0, usage("--older-than %q: give an age of at least 1h, such as 30d or 36h", text)
 	}
 	return age, nil
 }

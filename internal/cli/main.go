@@ -148,6 +148,12 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 			return c.Help()
 		},
 	}
+	kind := "client and worker"
+	if a.Local != nil {
+		kind = "all in one, with the Temporal server"
+	}
+	root.Version = fmt.Sprintf("%s (%s, %s %s/%s)", a.Version, kind, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	root.SetVersionTemplate("gpumux {{.Version}}\n")
 	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
@@ -157,29 +163,11 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		}
 		root.AddCommand(all...)
 	}
-	add("map", mapCommand(a), llmCommand(a), batchesCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a), resultsCommand(a))
+	add("map", mapCommand(a), llmCommand(a), batchesCommand(a), streamCommand(a), lsCommand(a), showCommand(a), waitCommand(a), resultsCommand(a))
 	add("map", steeringCommands(a)...)
 	add("map", retryCommand(a), pruneCommand(a), localCommand(a))
 	add("host", devCommand(a), workerCommand(a), workersCommand(a), topCommand(a), gpusCommand(a), doctorCommand(a), benchCommand(a))
-	root.AddCommand(versionCommand(a))
 	return root
-}
-
-func versionCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  gpumux version",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			kind := "client and worker"
-			if a.Local != nil {
-				kind = "all in one, with the Temporal server"
-			}
-			_, err := fmt.Fprintf(a.Stdout, "gpumux %s (%s, %s %s/%s)\n", a.Version, kind, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
 }
 
 // flagMistake adds to a mistake in a flag what was likely meant.

@@ -127,7 +127,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
 		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},
 		{"EmptyKey", []string{"map", "embed", "--in", "items.jsonl", "--key", ""}, []string{"--key is empty"}},
-		{"ValuesOfAMap", []string{"map", "embed", "--in", "results:a"}, []string{"--in results:a: ", "`gpumux results a --values | gpumux … --in -`"}},
 		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder cannot be written: it is a folder; name a file"}},
 		{"OutAndJSON", []string{"map", "embed", "--in", "items.jsonl", "--out", "-", "--json"}, []string{"--out -"}},
 		{"ShowNoID", []string{"show"}, []string{"give the ID of one map"}},
@@ -213,7 +212,7 @@ func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
 	signals <- os.Interrupt
 	code := make(chan exitCode)
 	go func() {
-		code <- exitCode(Main(Options{Args: []string{"version"}, Stdout: writer, Stderr: io.Discard, Signals: signals}))
+		code <- exitCode(Main(Options{Args: []string{"--version"}, Stdout: writer, Stderr: io.Discard, Signals: signals}))
 	}()
 	select {
 	case got := <-code:
@@ -224,7 +223,7 @@ func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
 }
 
 func TestMain_Version(t *testing.T) {
-	got := runWith(t, Options{}, "version")
+	got := runWith(t, Options{}, "--version")
 	require.Equal(t, exitOK, got.code)
 	require.Contains(t, got.stdout, "gpumux 1.2.3 (client and worker, go")
 }

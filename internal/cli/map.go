@@ -168,6 +168,9 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	r.h, r.conn = h, connectionOf(s)
 	r.comeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
+	if f.listen != "" {
+		r.a.console.Note("workers of other hosts: gpumux worker -f %s", shellLine([]string{s.WorkerFile}))
+	}
 	if page := r.conn.link(h.ID); page != "" && h.Entry != starter.EntryFound {
 		r.a.console.Note("web UI while it runs: %s", page)
 	}

@@ -45,6 +45,9 @@ type taskFlags struct {
 	task   local.TaskOptions
 	local  bool
 	noWait bool
+	// listen, workers and noWorker are for workers of other hosts.
+	listen, workers string
+	noWorker        bool
 	// slots are the pools that --slots names. assigned says to which stages they went.
 	slots    []config.Pool
 	assigned string
@@ -115,6 +118,9 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	f.registerHere(flags, "with --local: ")
+	flags.StringVar(&f.workers, "workers", "", "with --local: a `command` that starts workers on other hosts and stays with them, such as 'srun gpumux worker -f {}'; {} is their file")
+	flags.StringVar(&f.listen, "listen", "", "with --local: this `HOST[:PORT]` as they reach it (default with --workers: its name); more join by hand")
+	flags.BoolVar(&f.noWorker, "no-worker", false, "with --local: leave all items to them")
 	f.registerRun(flags)
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
@@ -205,8 +211,14 @@ func (f *taskFlags) parseArg(text string) error {
 // stages, which get their pools.
 func (f taskFlags) optionsHere(ctx context.Context, a *app, in *gpumux.MapInput) (local.Options, error) {
 	o := a.localOptions(true)
-	f.task.PassEnv = passedHere(a, f.task.PassEnv)
+	o.NoWorker, o.Workers, o.Output = f.noWorker, f.workers, a.console
 	var err error
+	if f.workers != "" || f.listen != "" {
+		if err = listenAt(&o, cmp.Or(f.listen, ":0"), 0); err != nil {
+			return o, err
+		}
+	}
+	f.task.PassEnv = passedHere(a, f.task.PassEnv)
 	steps, then := in.Steps(), []string{}
 	for _, step := range steps[1:] {
 		then = append(then, step.Task)

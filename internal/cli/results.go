@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -90,12 +89,12 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 	defer s.close()
 	to.filter, to.kept = f.filter, &keptFiles{folder: f.files, from: s.results}
 	switch {
-	case s.whole, f.follow && s.handle != nil && s.running():
+	case s.whole, f.follow && s.handle != nil && s.handle.Running():
 	case f.partial:
 		return partial(ctx, a, s, to)
 	case s.handle == nil:
 		return usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", id, s.status)
-	case s.running():
+	case s.handle.Running():
 		return usage("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` "+
 			"waits for all", id, id)
 	case s.handle.Output != "":
@@ -134,79 +133,6 @@ func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	return exitFailed
 }
 
-func logsCommand(a *app) *cobra.Command {
-	item, follow := int64(0), false
-	c := &cobra.Command{
-		Use:   "logs ID",
-		Short: "Show what items of a map printed",
-		Long: `Show what items of a map printed or logged, each line behind the index of its item. Output comes with the
-result of its item; --follow waits for results that a server still gives. gpumux show and top have what an
-item that runs gave gpumux.progress. Of a process that died it is the last that it printed.
-
-An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
-		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +
-			"  gpumux logs embed-3fa92c01d4e5 | grep -i warning",
-		Args: oneID,
-	}
-	c.Flags().Int64Var(&item, "item", 0, "only this item, by its index from 0")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what comes, until the item, or without --item the map, has ended")
-	a.connectionFlags(c)
-	a.storeFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		s, err := soFar(c.Context(), a, args[0], starter.ReadOptions{SoFar: !follow, Unordered: true})
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		if follow && s.handle == nil && s.running() {
-			return usage("--follow: map %s runs in a command with --local; `gpumux logs %s` has what finished items printed", s.id, s.id)
-		}
-		if c.Flags().Changed("item") {
-			return logOf(a, s, item, follow)
-		}
-		return logAll(a, s)
-	}
-	return c
-}
-
-func logAll(a *app, s *sofar) error {
-	some, err := report.Logs(a.Stdout, s.lines)
-	if err != nil {
-		return explain(a, err)
-	}
-	if !some {
-		a.console.Say("map %s, %s: no item has printed anything", s.id, s.status)
-	}
-	return nil
-}
-
-func logOf(a *app, s *sofar, item int64, follow bool) error {
-	if item < 0 || s.items >= 0 && item >= s.items {
-		return usage("--item %d: map %s has %s items, counted from 0", item, s.id, report.Count(s.items))
-	}
-	r, err := report.ResultOf(s.lines, item)
-	switch {
-	case err != nil:
-		return explain(a, err)
-	case r == nil && s.running() && !follow:
-		a.console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
-		return exitFailed
-	case r == nil:
-		a.console.Say("map %s has no result of item %d", s.id, item)
-		return exitFailed
-	}
-	if r.Fault != nil {
-		a.console.Note("item %d failed: %s", r.Index, report.OneLine(r.Fault.Error(), 300))
-	}
-	text := report.Printed(*r)
-	if text == "" {
-		a.console.Note("item %d printed nothing", r.Index)
-		return nil
-	}
-	_, err = fmt.Fprintln(a.Stdout, strings.TrimSuffix(text, "\n"))
-	return err
-}
-
 // sofar has the results of a map so far, from a server or from this machine.
 type sofar struct {
 	id, status string
@@ -224,8 +150,6 @@ type sofar struct {
 	ended  *starter.EndedError
 	close  func()
 }
-
-func (s *sofar) running() bool { return s.status == string(starter.StatusRunning) }
 
 // stateHere finds the state that a command with --local left, unless --address names a
 // server.
@@ -246,7 +170,7 @@ func soFarHere(ctx context.Context, state local.State, o starter.ReadOptions) (*
 }
 
 // soFar finds a map. Its lines follow it to its end unless o says SoFar.
-func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (*sofar, error) {
+func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (s *sofar, err error) {
 	o.Arrays = true // what writes them reads them
 	if state, here := stateHere(a, id); here {
 		return soFarHere(ctx, state, o)
@@ -255,32 +179,28 @@ func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (*sofa
 	if err != nil {
 		return nil, err
 	}
-	s, err := soFarThere(ctx, conn, id, o)
-	if err != nil {
-		conn.close()
-	}
-	return s, err
-}
-
-func soFarThere(ctx context.Context, conn *connection, id string, o starter.ReadOptions) (*sofar, error) {
+	defer func() {
+		if err != nil {
+			conn.close()
+		}
+	}()
 	h, err := conn.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, o), handle: h, results: h, close: conn.close}
+	s = &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, o), handle: h, results: h, close: conn.close}
 	if h.Running() {
 		return s, nil
 	}
 	summary, err := h.Wait(ctx)
-	switch {
-	case err == nil:
+	if errors.As(err, &s.ended) {
+		s.status = string(s.ended.Status)
+		return s, nil
+	}
+	if err == nil {
 		s.status, s.items, s.whole = string(starter.StatusCompleted), summary.Items, true
 		s.results = conn.Completed(summary)
 		s.lines = s.results.Lines(ctx, o)
-	case errors.As(err, &s.ended):
-		s.status = string(s.ended.Status)
-	default:
-		return nil, err
 	}
-	return s, nil
+	return s, err
 }

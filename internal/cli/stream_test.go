@@ -65,7 +65,6 @@ func TestStream_WhatItSays(t *testing.T) {
 		"names several pools":   {"task.py:half", "--pool", "gpu,cpu"},
 		"--attempts 0":          {"task.py:half", "--attempts", "0"},
 		"the first item is no":  {"task.py:half", "--key", "id"},
-		"results a --values | ": {"task.py:half", "--in", "results:a"},
 		"unknown flag: --local": {"task.py:half", "--local"},
 	} {
 		got = stream("1\n", args...)

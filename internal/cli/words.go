@@ -16,7 +16,7 @@ import (
 
 var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
-var takesStore = map[string]bool{"map": true, "llm": true, "show": true, "logs": true, "results": true, "retry": true, "doctor": true,
+var takesStore = map[string]bool{"map": true, "llm": true, "show": true, "results": true, "retry": true, "doctor": true,
 	"prune": true, "ls": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false}
 
 // flagWords has the flags for what packages below name in plain words.

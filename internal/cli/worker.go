@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -59,7 +62,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if err != nil {
 			return inFlags(err)
 		}
-		return serveWorker(c.Context(), a, w, log)
+		return serveWorker(c.Context(), a, w, log, conf.Temporal.Connect)
 	}
 	return c
 }
@@ -132,7 +135,10 @@ func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config
 	return a.tell(ctx, findings, false, exitUnavailable)
 }
 
-func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger) error {
+// goneCheck is how often a worker looks for its connection file.
+const goneCheck = 500 * time.Millisecond
+
+func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger, connect string) error {
 	if err := w.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return errInterrupted
@@ -142,11 +148,19 @@ func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger
 	offer := w.Describe()
 	log.Info("serving", zap.String("pools", report.Pools(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
 	var failure error
-	select {
-	case <-ctx.Done():
-		log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
-	case failure = <-w.Failed():
-		failure = unavailable(fmt.Errorf("serve: %w", failure))
+	for serves := true; serves; {
+		select {
+		case <-ctx.Done():
+			log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
+			serves = false
+		case failure = <-w.Failed():
+			failure, serves = unavailable(fmt.Errorf("serve: %w", failure)), false
+		case <-time.After(goneCheck):
+			if _, err := os.Stat(connect); connect != "" && errors.Is(err, fs.ErrNotExist) {
+				log.Info("the connection file is gone, as when its map has ended; stopping", zap.String("file", connect))
+				serves = false
+			}
+		}
 	}
 	err := w.Stop(a.hard)
 	if a.hard.Err() != nil {

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,6 +34,12 @@ type Options struct {
 	Public bool
 	// Host is this host's name for those who get Session.File. Default: nobody does.
 	Host string
+	// NoWorker leaves the task to workers of other hosts. Workers is a shell command that
+	// starts some and stays with them, with {} for Session.WorkerFile; Output gets what it
+	// prints.
+	NoWorker bool
+	Workers  string
+	Output   io.Writer
 	// Store is the URL of the store. Default: a folder in Data.
 	Store string
 	// Task or Modules are run by a worker. Default: there is none.
@@ -110,8 +117,10 @@ const maxCPUSlots = 4
 // Place sets Inventory and Pools, as Pools makes them. It leaves the driver alone where
 // only the CPU is asked for.
 func (o *Options) Place(ctx context.Context, names []string, defaults config.Pool) (noGPU string, err error) {
-	if o.Inventory, err = gpu.Open(ctx, gpu.Options{NoNVML: onlyCPU(names, defaults)}); err != nil {
-		return "", unavailable("list this machine's devices: %w", err)
+	if !o.NoWorker {
+		if o.Inventory, err = gpu.Open(ctx, gpu.Options{NoNVML: onlyCPU(names, defaults)}); err != nil {
+			return "", unavailable("list this machine's devices: %w", err)
+		}
 	}
 	if o.Pools, noGPU, err = Pools(o.Inventory, names, defaults); err != nil {
 		o.closeInventory()
@@ -131,7 +140,7 @@ func OnCPU(pool string) bool { return pool == "cpu" || strings.HasPrefix(pool, "
 // devices of defaults, else on all GPUs, or on the CPU where noGPU says why. A GPU that
 // is there but cannot be used is an error. Without names there is one pool, gpu or cpu.
 func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pools []config.Pool, noGPU string, err error) {
-	if len(defaults.Devices) == 0 && !onlyCPU(names, defaults) {
+	if inventory != nil && len(defaults.Devices) == 0 && !onlyCPU(names, defaults) {
 		if why := inventory.Unusable(); why != "" {
 			return nil, "", unavailable("%s; devices: cpu runs it on the CPU", why)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +53,9 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
+	}
+	if o.Workers != "" {
+		s.watching.Go(s.recruit)
 	}
 	return s, s.handle, nil
 }
@@ -109,10 +113,14 @@ func (s *Session) reachable(pools []string) error {
 // Ended says how the session's map ended, and whether its results were delivered. Close
 // deletes the folder when nothing in it is of use any more: all items succeeded and were
 // delivered, and its ID is of this package's choice, or the input was bad from the start.
+// Workers of other hosts end when they find no connection file.
 func (s *Session) Ended(delivered bool, err error) {
 	if delivered {
 		s.note.Delivered = s.handle.FirstRunID()
 		s.write()
+	}
+	if s.File != "" {
+		s.over = os.Remove(s.File) == nil
 	}
 	var ended *starter.EndedError
 	bad := errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -29,8 +28,9 @@ type Session struct {
 	Server Server
 	// Data is the folder, as an absolute path.
 	Data string
-	// File is the connection file for others, who find the server at Address.
-	File, Address string
+	// File is the connection file for others, who find the server at Address. WorkerFile is
+	// that of workers for a map.
+	File, Address, WorkerFile string
 
 	o      Options
 	worker *workers.Worker
@@ -45,8 +45,8 @@ type Session struct {
 	note   State
 	// Keeps says that a stage of its map keeps values in the folder.
 	Keeps bool
-	// useless lets Close delete the folder.
-	useless bool
+	// useless lets Close delete the folder. over says that workers of other hosts end.
+	useless, over bool
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
@@ -81,7 +81,7 @@ func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 		o.Say = func(string) {}
 	}
 	switch {
-	case o.Task == nil && o.Modules == nil, o.Inventory != nil:
+	case o.Task == nil && o.Modules == nil, o.NoWorker, o.Inventory != nil:
 	case o.Pools == nil:
 		_, err = o.Place(ctx, nil, config.Pool{Mode: mode})
 	default:
@@ -144,8 +144,10 @@ func (o *Options) configure(ctx context.Context) (config.Config, error) {
 	if conf.Tasks == nil {
 		return conf, nil
 	}
-	if err := conf.Validate(o.Inventory); err != nil {
-		return conf, err
+	if !o.NoWorker {
+		if err := conf.Validate(o.Inventory); err != nil {
+			return conf, err
+		}
 	}
 	return conf, startable(ctx, conf.Tasks)
 }
@@ -168,36 +170,20 @@ func (s *Session) connect(conf config.Config) error {
 	}
 	to := fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true, Token: server.Token(), Timeout: 15 * time.Second}
 	if s.o.Host != "" {
-		if err := s.writeFile(); err != nil {
-			return unavailable("write the connection file: %w; give another folder", err)
+		if err := s.writeFiles(conf); err != nil {
+			return unavailable("write what other hosts need: %w; give another folder", err)
 		}
 		to.File, to.Plain = s.File, false
 	} else {
 		_ = os.Remove(filepath.Join(s.Data, connectionFile)) // of another start
 	}
 	s.Client, err = fleet.Dial(s.ctx, to)
-	if err != nil || conf.Tasks == nil {
+	if err != nil || conf.Tasks == nil || s.o.NoWorker {
 		return err
 	}
 	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Dedicated: true, Inventory: s.o.Inventory, Version: s.o.Version,
 		Log: s.o.Log, Notice: s.o.Say, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
-}
-
-const connectionFile = "temporal.toml"
-
-func (s *Session) writeFile() error {
-	st, err := s.UseStore(s.ctx)
-	if err != nil {
-		return err
-	}
-	id, err := st.Identity(s.ctx)
-	if err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(s.Server.Address())
-	s.Address, s.File = net.JoinHostPort(s.o.Host, port), filepath.Join(s.Data, connectionFile)
-	return fleet.File{Address: s.Address, Token: s.Server.Token(), Authority: s.Server.Authority(), Store: s.Store, StoreID: id}.Write(s.File)
 }
 
 // serve starts the worker, if there is one, and watches it and the disk.

@@ -86,7 +86,10 @@ func find(name string, o TaskOptions) (*Task, error) {
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start}}
+	t := &Task{dir: dir, config: config.Task{Dir: dir, PassEnv: o.PassEnv, Start: o.Start}}
+	if strings.ContainsRune(o.Python, filepath.Separator) {
+		o.Python, _ = filepath.Abs(o.Python)
+	}
 	if len(o.Command) > 0 {
 		t.command(o)
 	} else if err := t.function(name, o); err != nil {

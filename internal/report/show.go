@@ -1,13 +1,9 @@
 package report
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +13,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -293,59 +288,4 @@ func Kinds(faults map[gpumux.FaultKind]int64) string {
 		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// Printed returns an item's output, else the last output of its process.
-func Printed(r gpumux.Result) string {
-	if r.Fault == nil || r.Printed != "" {
-		return r.Printed
-	}
-	return r.Fault.Tail
-}
-
-// Logs writes what items printed, each line after the item's index, and reports whether
-// any printed. At an empty line, a pause, it flushes.
-func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
-	to := bufio.NewWriter(out)
-	for line, err := range lines {
-		if err == nil && len(line) == 0 {
-			err = to.Flush()
-		}
-		if err != nil {
-			return some, errors.Join(err, to.Flush())
-		}
-		if !bytes.Contains(line, []byte(`"output":`)) && !bytes.Contains(line, []byte(`"tail":`)) {
-			continue
-		}
-		r, err := results.ParseStored(line)
-		if err != nil {
-			return some, errors.Join(err, to.Flush())
-		}
-		for text := range strings.Lines(Printed(r)) {
-			some = true
-			fmt.Fprintf(to, "%d  %s\n", r.Index, strings.TrimSuffix(text, "\n"))
-		}
-	}
-	return some, to.Flush()
-}
-
-// ResultOf returns the result of an item, or nil if there is none.
-func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
-	for line, err := range lines {
-		if err != nil {
-			return nil, err
-		}
-		if len(line) == 0 {
-			continue
-		}
-		outcome, err := results.ParseOutcome(line)
-		if err != nil {
-			return nil, err
-		}
-		if outcome.Index == item {
-			r, err := results.ParseStored(line)
-			return &r, err
-		}
-	}
-	return nil, nil
 }

@@ -76,20 +76,3 @@ func TestFaults_Print(t *testing.T) {
 	Faults(&b, "embed-3fa92c01d4e5", 6, causes.Sorted(), false)
 	golden(t, "faults", b.String())
 }
-
-func TestLogs_EachLineBehindItsItem(t *testing.T) {
-	died := crashed(3)
-	all := lines(t, gpumux.Result{Index: 0, Value: []byte(`"no output: "`)}, gpumux.Result{Index: 1, Value: []byte("1"), Printed: "a\n\nb"},
-		gpumux.Result{Index: 2, Value: []byte(`{"output":"not mine"}`)}, died)
-	var b bytes.Buffer
-	some, err := Logs(&b, all)
-	require.NoError(t, err)
-	require.True(t, some)
-	require.Equal(t, "1  a\n1  \n1  b\n3  scoring\n3  Segmentation fault\n", b.String())
-	r, err := ResultOf(all, 3)
-	require.NoError(t, err)
-	require.Equal(t, died.Fault.Tail, Printed(*r))
-	r, err = ResultOf(all, 4)
-	require.NoError(t, err)
-	require.Nil(t, r)
-}

@@ -36,7 +36,7 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	here := newShell(t)
 	here.at(s)
 	id := strings.TrimSpace(here.run(0, "map", "talk", "--range", "0:8", "--pool", "cpu", "--option", "chunk=1", "--option", "window=2", "--detach").stdout.String())
-	follower := here.begin("logs", id, "--item", "6", "--follow")
+	follower := here.begin("results", id, "--follow", "--unordered")
 	var shown struct {
 		Succeeded, Failed int64
 		Causes            []struct {
@@ -53,16 +53,14 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	require.Regexp(t, `2 × task_error ValueError\n +where +cpu on CPU of \S+ \(2\)\n +example +item [15] = [15]\n +message +[15] is no good`, text)
 	require.Contains(t, text, "raise ValueError")
 
-	require.Equal(t, "item 1 talks\n", here.run(0, "logs", id, "--item", "1").stdout.String())
-	require.Contains(t, here.run(1, "logs", id, "--item", "6").stderr.String(), "has no result yet; --follow waits for it")
-	require.Contains(t, here.run(2, "logs", id, "--item", "8").stderr.String(), "has 8 items, counted from 0")
+	require.Contains(t, here.run(1, "results", id, "--partial").stdout.String(), `"output":"item 1 talks\n"`)
 	require.Regexp(t, `running\n  item 6: cpu/[01] on CPU at \S+ for [0-9.ms]+, progress \{"at":6\}`, here.run(0, "show", id).stdout.String())
 
 	require.NoError(t, os.WriteFile(s.calls+".open", nil, 0o644))
-	require.Equal(t, 0, follower.code(), follower.stderr.String())
-	require.Equal(t, "item 6 talks\nitem 6 ends\n", follower.stdout.String())
+	require.Equal(t, 1, follower.code(), follower.stderr.String())
+	require.Contains(t, follower.stdout.String(), `"output":"item 6 talks\nitem 6 ends\n"`)
 	here.run(1, "wait", id)
-	require.Equal(t, 8, strings.Count(here.run(0, "logs", id).stdout.String(), " talks\n"))
+	require.Equal(t, 8, strings.Count(here.run(1, "results", id).stdout.String(), ` talks\n`))
 	require.NoError(t, json.Unmarshal([]byte(here.run(0, "show", id, "--json").stdout.String()), &shown))
 	require.Len(t, shown.Causes, 1)
 	require.EqualValues(t, 2, shown.Causes[0].Count)

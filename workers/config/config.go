@@ -25,23 +25,23 @@ import (
 // Config is a worker's file: what docs/worker.md describes.
 type Config struct {
 	// Temporal says where the server is. Default: Temporal's own conventions, see Temporal.
-	Temporal Temporal `json:"temporal"`
+	Temporal Temporal `json:"temporal,omitzero"`
 	// Store is a blob URL for large inputs and results. Default: below $XDG_DATA_HOME.
-	Store string `json:"store"`
+	Store string `json:"store,omitzero"`
 	// Pools are the slots of this host: at least one.
-	Pools []Pool `json:"pools"`
+	Pools []Pool `json:"pools,omitzero"`
 	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
-	Tasks map[string]Task `json:"tasks"`
+	Tasks map[string]Task `json:"tasks,omitzero"`
 	// Metrics is the host:port where Prometheus finds them; no host is loopback. Default:
 	// nothing is served.
-	Metrics string `json:"metrics"`
+	Metrics string `json:"metrics,omitzero"`
 	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
-	Backlog []string `json:"backlog"`
+	Backlog []string `json:"backlog,omitzero"`
 
 	// Contact is how long items run on at least while the server does not answer, in maps
 	// whose edition this worker tells. contract.TimeoutOf says when others get the chunks of
 	// a killed worker. Default 7 s.
-	Contact gpumux.Duration `json:"contact"`
+	Contact gpumux.Duration `json:"contact,omitzero"`
 
 	// Dir is where relative paths start. Default: the file's folder, or the working folder.
 	Dir string `json:"-"`
@@ -148,13 +148,13 @@ func (c Config) dir() string {
 // TEMPORAL_… variables and the profiles in temporal.toml; last 127.0.0.1:7233, default.
 type Temporal struct {
 	// Connect is a connection file, which stands for the conventions and may name the store.
-	Connect   string `json:"connect"`
-	Address   string `json:"address"`
-	Namespace string `json:"namespace"`
+	Connect   string `json:"connect,omitzero"`
+	Address   string `json:"address,omitzero"`
+	Namespace string `json:"namespace,omitzero"`
 	// Deployment is the name of the Worker Deployment that the worker is a version of, and
 	// Build that version. Default: the worker has no version; Build is the program's.
-	Deployment string `json:"deployment"`
-	Build      string `json:"build"`
+	Deployment string `json:"deployment,omitzero"`
+	Build      string `json:"build,omitzero"`
 }
 
 // Version makes the worker one of a deployment. A map stays with the version that

@@ -15,24 +15,24 @@ import (
 // Pool is one pool: equal slots on some of the host's devices.
 type Pool struct {
 	// Name is the pool's name in maps; its task queue is gpumux.<name>.
-	Name string `json:"name"`
+	Name string `json:"name,omitzero"`
 	// Devices are all, free (those with room for the slots now), cpu, indices such as [0, 1]
 	// or UUIDs. Default all.
-	Devices gpu.Selection `json:"devices"`
+	Devices gpu.Selection `json:"devices,omitzero"`
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
-	Slots Slots `json:"slots"`
+	Slots Slots `json:"slots,omitzero"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
-	Memory gpumux.Size `json:"memory"`
+	Memory gpumux.Size `json:"memory,omitzero"`
 	// Reserve is the memory of each device that stays free for others, what they hold
 	// included. Default: none.
-	Reserve gpumux.Size `json:"reserve"`
+	Reserve gpumux.Size `json:"reserve,omitzero"`
 	// Mode is for tasks and maps that don't say. Default persistent.
-	Mode gpumux.Mode `json:"mode"`
+	Mode gpumux.Mode `json:"mode,omitzero"`
 	// Sharing is how slots share a device. Default: by turns.
-	Sharing string `json:"sharing"`
+	Sharing string `json:"sharing,omitzero"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
-	GPUsPerSlot int `json:"gpus_per_slot"`
+	GPUsPerSlot int `json:"gpus_per_slot,omitzero"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.
@@ -46,6 +46,14 @@ const autoGPU = 16
 
 // maxSlots is far above what a device can serve; more is a typing error.
 const maxSlots = 256
+
+// MarshalText is what UnmarshalText reads.
+func (s Slots) MarshalText() ([]byte, error) {
+	if s == AutoSlots {
+		return []byte("auto"), nil
+	}
+	return strconv.AppendInt(nil, int64(s), 10), nil
+}
 
 // UnmarshalText reads a number from 1 up, or auto.
 func (s *Slots) UnmarshalText(text []byte) error {

@@ -20,37 +20,37 @@ import (
 // Task says how one task is run: exactly one of the first five fields is set.
 type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
-	Python string `json:"python"`
+	Python string `json:"python,omitzero"`
 	// PythonDir is a folder of modules; each function there is a task,
 	// prefix/module:function.
-	PythonDir string `json:"python_dir"`
+	PythonDir string `json:"python_dir,omitzero"`
 	// R is "file.R:function", found from Dir.
-	R string `json:"r"`
+	R string `json:"r,omitzero"`
 	// Command is a program and its arguments, run once per item.
-	Command []string `json:"command"`
+	Command []string `json:"command,omitzero"`
 	// Program is a task process of its own that speaks the wire (docs/wire.md).
-	Program []string `json:"program"`
+	Program []string `json:"program,omitzero"`
 	// Venv is a Python environment, Interpreter a Python or Rscript. Default: on PATH.
-	Venv        string `json:"venv"`
-	Interpreter string `json:"interpreter"`
+	Venv        string `json:"venv,omitzero"`
+	Interpreter string `json:"interpreter,omitzero"`
 	// Dir is the working folder. Default: the file's folder, or PythonDir.
-	Dir string `json:"dir"`
+	Dir string `json:"dir,omitzero"`
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
-	Env     map[string]string `json:"env"`
-	PassEnv []string          `json:"pass_env"`
+	Env     map[string]string `json:"env,omitzero"`
+	PassEnv []string          `json:"pass_env,omitzero"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
-	Mode gpumux.Mode `json:"mode"`
+	Mode gpumux.Mode `json:"mode,omitzero"`
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
 	// has imported the task, or spawn, a new interpreter. Default fork.
-	Fresh string `json:"fresh"`
+	Fresh string `json:"fresh,omitzero"`
 	// Start bounds the start of a process, imports included. Default 5 min.
-	Start gpumux.Duration `json:"start"`
+	Start gpumux.Duration `json:"start,omitzero"`
 	// Timeout bounds one item. Default: none.
-	Timeout gpumux.Duration `json:"timeout"`
+	Timeout gpumux.Duration `json:"timeout,omitzero"`
 	// Recycle replaces a persistent process after so many items. Default: never.
-	Recycle int `json:"recycle"`
+	Recycle int `json:"recycle,omitzero"`
 	// Output is the format of a command's output: json or text. Default json.
-	Output string `json:"output"`
+	Output string `json:"output,omitzero"`
 }
 
 var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)

@@ -14,6 +14,7 @@ import unittest
 import unittest.mock
 
 import gpumux
+from gpumux.client.command import find
 
 from . import tasks
 
@@ -48,6 +49,22 @@ class Map(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, HF_TOKEN="x", WANDB_API_KEY="y"), self.assertLogs("gpumux", "WARNING") as logs:
             self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
         self.assertIn("to pass on: pass_env=['HF_TOKEN', 'WANDB_API_KEY']", "\n".join(logs.output))
+
+    def test_workers_of_others(self):
+        command = find()
+        with self.assertLogs("gpumux", "INFO") as logs:
+            results = gpumux.map(lambda item: item + 1, range(40), pool="cpu", slots=2, workers=f"{command} worker -f {{}}; echo they ended >&2")
+            self.assertEqual(values(results), list(range(1, 41)))
+        self.assertRegex("\n".join(logs.output), r"the connection file is gone(?s:.*)they ended")
+        with self.assertRaisesRegex(gpumux.Unavailable, "no such partition(?s:.*)the command of workers='echo no such partition; exit 1' ended"):
+            list(gpumux.map(tasks.double, [1], workers=gpumux.Slurm("echo no such partition; exit 1")))
+
+    def test_slurm_says_what_sbatch_takes(self):
+        command = gpumux.slurm(4, gpus_per_node=8, time="4:00:00", exclusive=True, requeue=False, comment="a b").command
+        self.assertRegex(command, r"^bash \S+/workers.sh \{\} 4 --gpus-per-node=8 --time=4:00:00 --exclusive '--comment=a b'$")
+        for nodes in 0, "4", True:
+            with self.assertRaisesRegex(ValueError, "give how many workers"):
+                gpumux.slurm(nodes)
 
     def test_an_arg(self):
         for arg in ({"by": 3}, "3"):

@@ -13,8 +13,10 @@ from ..process import typed
 from . import function as functions
 from . import items as inputs
 from . import values
+from .command import find
 from .options import Memory, Words, words
 from .rows import Feed, Rows
+from .slurm import Slurm
 from .stages import Stage, Task, tasks
 
 _log = logging.getLogger("gpumux")
@@ -53,6 +55,7 @@ def map(
     python: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
+    workers: Union[Slurm, str, None] = None,
 ) -> Rows:
     """Run function on every item in slots on this machine, and give a Result for each in order.
 
@@ -87,7 +90,10 @@ def map(
     default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
     if tqdm is installed; the default is in terminals and notebooks. show_output prints an item's
-    output when its result is given. The other options are those of `gpumux map --local`.
+    output when its result is given.
+    workers are those of other hosts: gpumux.slurm, which leaves this machine out, or a shell command
+    that starts some with the file {}, such as "ssh gpu2 gpumux worker -f {}".
+    The other options are those of `gpumux map --local`.
 
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
@@ -96,6 +102,7 @@ def map(
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+        workers=workers.command if isinstance(workers, Slurm) else workers, no_worker=isinstance(workers, Slurm),
     )
     return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
         raise_faults=raise_faults)
@@ -169,6 +176,8 @@ def _start(
     if lines is not None and total is None and ahead is None:
         _tell_of_streams()
     environ = dict(os.environ)
+    if options.get("workers"):
+        environ["GPUMUX_BINARY"] = find()
     paths = [each.path for each in run.named if each.path is not None]
     if paths:
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*dict.fromkeys(paths), os.environ.get("PYTHONPATH")]))

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Workers of a map as an array of N jobs, which end with the map or with this script:
+#
+#   gpumux map embed.py:embed --in items.jsonl --local --no-worker \
+#     --workers 'workers.sh {} 4 --gpus=1 --time=4:00:00 --partition=preempt'
+#
+# What follows N is for sbatch. Jobs of the same map that are there already count. As many as N
+# that have ended are replaced, such as by those on a node where no job starts.
+set -eu
+file=$1 n=$2
+shift 2
+map=$(dirname "$file")
+name=gpumux-$(basename "$map")
+scripts=$(dirname "$(readlink -f "$0")")
+jobs() { squeue --me --noheader --array --name="$name" --format='%T (%r),'; }
+submit() {
+  local count=$1
+  shift
+  sbatch --quiet --job-name="$name" --array="1-$count" --output="$map/worker-%A-%a.log" "$@" "$scripts/worker.sh" "$file"
+}
+end() {
+  trap '' TERM INT
+  scancel --me --quiet --name="$name"
+  exit "$1"
+}
+trap 'end 0' TERM INT
+spare=$((2 * n)) said=
+for ((i = 0; ; i++)); do
+  # The map is over, or its command is gone, with which standard input ends.
+  [ -e "$map/temporal.toml" ] || end 0
+  [ $i = 0 ] || read -r -t 0.5 || [ $? -gt 128 ] || end 0
+  ((i == 0 || i % 20 == 3)) || continue # Slurm is asked after two seconds, then every ten
+  list=$(jobs) || continue              # it does not answer
+  missing=$((n - $(grep -c . <<<"$list" || true)))
+  if [ $missing = "$n" ] && [ $spare = 0 ]; then
+    tail -qn 1 "$map"/worker-*.log >&2 || true
+    echo "all workers have ended; their logs: $map/worker-*.log" >&2
+    exit 1
+  fi
+  if [ $missing -gt $spare ]; then missing=$spare; fi
+  if [ $missing -gt 0 ]; then submit $missing "$@"; fi
+  spare=$((spare - missing))
+  now=$(sort <<<"$list" | uniq -c | sed 's/ (None)//' | xargs)
+  [ $i = 0 ] || [ "$now" = "$said" ] || echo "note: workers in Slurm: ${now%,}" >&2
+  said=$now
+done

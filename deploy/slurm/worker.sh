@@ -1,0 +1,1 @@
+../../clients/python/gpumux/client/worker.sh
