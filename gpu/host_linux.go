@@ -66,9 +66,9 @@ func (h host) sign() string {
 // root is its limit, and the others are not there.
 func (h host) cgroups() (dirs []string) {
 	data, _ := h.read("proc/self/cgroup")
-	_, first, _ := strings.Cut(string(data), ":memory:") // the line of version 1 is 4:memory:/path, that of version 2 0::/path
-	first, _, _ = strings.Cut(first, "\n")
-	for root, path := range map[string]string{"/sys/fs/cgroup": field(data, "0:", ":"), version1: first} {
+	_, limited, _ := strings.Cut(string(data), ":memory:") // as in 4:memory:/path
+	limited, _, _ = strings.Cut(limited, "\n")
+	for root, path := range map[string]string{"/sys/fs/cgroup": field(data, "0:", ":"), version1: limited} { // 0::/path
 		for path = filepath.Join("/", path); path != "/"; path = filepath.Dir(path) {
 			dirs = append(dirs, root+path)
 		}
@@ -84,7 +84,7 @@ const version1 = "/sys/fs/cgroup/memory"
 // kernel would drop first is not counted.
 func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
 	names := [...]string{"memory.max", "memory.current", "inactive_file"}
-	if strings.HasPrefix(dir, version1) {
+	if strings.HasPrefix(dir+"/", version1+"/") {
 		names = [...]string{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
 	}
 	data, _ := h.read(dir, names[0])

@@ -82,13 +82,16 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	granted := r.granted(held, h, call)
 	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}}
 	err = h.Run(ctx, task, granted)
+	if r.endedWithWorker(err) {
+		return pool.ErrStopped
+	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		share.Siblings(ctx, began, call.Whole, fault)
 		r.examineDevice(ctx, h, fault)
 	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
-		err = cmp.Or(checkContact(held), r.ended(err), err)
+		err = cmp.Or(checkContact(held), err)
 	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && !fault.Repeated {
 		h.Faults.Add(1)
@@ -98,20 +101,20 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	return err
 }
 
-// endedWith is how much later the worker may hear of the signal that ended a process.
-const endedWith = 250 * time.Millisecond
+// hearLimit is how much later the worker may hear of a signal than its processes.
+const hearLimit = time.Second
 
-// ended is pool.ErrStopped where the process was ended together with the worker: systemd
+// endedWithWorker reports whether a process ended because the worker is to end: systemd
 // and some Slurms send SIGTERM to all that they started.
-func (r *runner) ended(err error) error {
-	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && fault.Kind == gpumux.FaultCrash && strings.Contains(fault.Message, "SIGTERM") {
+func (r *runner) endedWithWorker(err error) bool {
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok && fault.Kind == gpumux.FaultCrash && fault.Exit == "signal SIGTERM" {
 		select {
 		case <-r.life.Done():
-			return pool.ErrStopped
-		case <-time.After(endedWith):
+			return true
+		case <-time.After(hearLimit):
 		}
 	}
-	return nil
+	return false
 }
 
 func (r *runner) acquire(ctx context.Context, call calls.Call, task launch.Task) (*pool.Seat, error) {

@@ -66,6 +66,7 @@ archive() {
   mkdir "$into"
   cp -R LICENSE README.md "$work/THIRD-PARTY-LICENSES" "$work/completions" "$into/"
   if [[ $1 == linux/* ]]; then
+    install -D -t "$into/slurm" deploy/slurm/*
     install -m 644 -D -t "$into/systemd" deploy/systemd/* deploy/worker.yaml deploy/worker-gpu.yaml
   fi
   build "$1" "$into/gpumux"
@@ -78,6 +79,7 @@ debian() {
   mkdir -p "$root/DEBIAN"
   install -D -t "$root/usr/bin" "$from/gpumux"
   install -m 644 -D "$work/completions/gpumux.bash" "$root/usr/share/bash-completion/completions/gpumux"
+  install -D -t "$root/usr/share/gpumux/slurm" "$from"/slurm/*
   install -m 644 -D -t "$root/usr/share/zsh/vendor-completions" "$work/completions/_gpumux"
   install -m 644 -D -t "$root/usr/share/fish/vendor_completions.d" "$work/completions/gpumux.fish"
   install -m 644 -D LICENSE "$root/usr/share/doc/gpumux/copyright"

@@ -215,7 +215,6 @@ func (b *bench) probe(ctx context.Context) error {
 	return nil
 }
 
-// stages are those of one workload.
 func (b *bench) stages() (all []benchStage) {
 	for _, sharing := range benchSharings {
 		if sharing != benchSharings[0] && !(b.onGPU() && slices.Contains(b.sharing, sharing)) {

@@ -122,7 +122,6 @@ type quartiles struct {
 	Count int `json:"count"`
 }
 
-// quartilesOf the measurements that are not 0.
 func quartilesOf(values []float64) quartiles {
 	values = slices.DeleteFunc(slices.Sorted(slices.Values(values)), func(value float64) bool { return value == 0 })
 	n := len(values)

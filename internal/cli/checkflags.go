@@ -104,12 +104,12 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
 		case "workers", "listen", "no-worker":
 			m.when(!f.local, "--%s goes with --local; the workers of a server are there already", flag.Name)
-			m.when(flag.Value.String() == "", "--%s is empty", flag.Name)
+			m.when(empty, "--%s is empty", flag.Name)
 		case "address", "namespace", "store":
 			m.when(f.local, "--%s does not go with --local, which has a server and a store of its own", flag.Name)
 		}
 	})
-	m.when(f.noWorker && f.workers == "" && f.listen == "", "--no-worker leaves the map without any: give --workers, or --listen and start some")
+	m.when(f.local && f.noWorker && f.workers == "" && f.listen == "", "--no-worker leaves the map without any: give --workers, or --listen and start some")
 	f.pool.Mode = f.input.Mode
 	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
 	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")

@@ -150,7 +150,6 @@ func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGP
 	return o, noGPU, err
 }
 
-// listenAt has the server listen for others too, at HOST[:PORT].
 func listenAt(o *local.Options, listen string, port int) error {
 	host, number, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -140,7 +140,6 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	return c
 }
 
-// parseAge reads a duration of Go, or days: 30d.
 func parseAge(text string) (time.Duration, error) {
 	days, are := strings.CutSuffix(text, "d")
 	if are {

@@ -46,7 +46,6 @@ func collectLate() {
 	}, struct{}{})
 }
 
-// Main runs one command and returns its exit code.
 func Main(o Options) int {
 	collectLate()
 	a := newApp(o)

@@ -136,7 +136,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"OutLoops", []string{"map", "embed", "--in", "items.jsonl", "--out", "loop"}, []string{"--out loop cannot be written", "symbolic links"}},
 		{"WorkerMissingFile", []string{"worker", "-f", "none.yaml"}, []string{"none.yaml", "-f"}},
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
-		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
+		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, auto or cores"}},
 		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
 		{"ModelOfNothing", []string{"llm"}, []string{"no FILE; give requests, or rows with --prompt", "--model is missing; give the name of a model"}},
 		{"ModelMissing", []string{"llm", "items.jsonl", "--model", " "}, []string{"--model is missing", "see `gpumux llm --help`"}},

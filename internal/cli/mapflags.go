@@ -118,9 +118,9 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	f.registerHere(flags, "with --local: ")
-	flags.StringVar(&f.workers, "workers", "", "with --local: a `command` that starts workers on other hosts and stays with them, such as 'srun gpumux worker -f {}'; {} is their file")
-	flags.StringVar(&f.listen, "listen", "", "with --local: this `HOST[:PORT]` as they reach it (default with --workers: its name); more join by hand")
-	flags.BoolVar(&f.noWorker, "no-worker", false, "with --local: leave all items to them")
+	flags.StringVar(&f.workers, "workers", "", "with --local: a shell `command` that starts workers on other hosts and stays with them, such as 'srun gpumux worker -f {}'; {} is their file")
+	flags.StringVar(&f.listen, "listen", "", "with --local: the `HOST[:PORT]` at which workers of other hosts reach this one (default with --workers: its name)")
+	flags.BoolVar(&f.noWorker, "no-worker", false, "with --local: run no items on this machine; needs --workers or --listen")
 	f.registerRun(flags)
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
@@ -160,7 +160,6 @@ const (
 	unorderedUsage = "each result as soon as it is there, in any order (map: with --out -; results: with --follow)"
 )
 
-// registerExact registers the flag of gpumux's own clients.
 func registerExact(flags *pflag.FlagSet, exact *bool) {
 	flags.BoolVar(exact, "exact", false, "in JSON lines, NaN as docs/wire.md has it")
 	_ = flags.MarkHidden("exact") // it is there
@@ -211,7 +210,10 @@ func (f *taskFlags) parseArg(text string) error {
 // stages, which get their pools.
 func (f taskFlags) optionsHere(ctx context.Context, a *app, in *gpumux.MapInput) (local.Options, error) {
 	o := a.localOptions(true)
-	o.NoWorker, o.Workers, o.Output = f.noWorker, f.workers, a.console
+	o.NoWorker, o.Output = f.noWorker, a.console
+	if f.workers != "" {
+		o.Workers = func(file string) string { return strings.ReplaceAll(f.workers, "{}", shellLine([]string{file})) }
+	}
 	var err error
 	if f.workers != "" || f.listen != "" {
 		if err = listenAt(&o, cmp.Or(f.listen, ":0"), 0); err != nil {
@@ -234,6 +236,9 @@ func (f taskFlags) optionsHere(ctx context.Context, a *app, in *gpumux.MapInput)
 		names = f.slotted()
 	}
 	noGPU, err := o.Place(ctx, names, f.pool)
+	if noGPU != "" && o.Host != "" {
+		return o, usage("%s; and so workers of other hosts would use none: give --no-worker, or --pool cpu", noGPU)
+	}
 	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
 	if noGPU != "" && len(names) == 0 {
 		a.console.Note("note: the CPU runs it: %s", report.OneLine(why, 300))

@@ -132,7 +132,6 @@ func (f *mapFlags) assignPools(m *mistakes) {
 	}
 }
 
-// placesOf says which stage runs where.
 func placesOf(stages []gpumux.Stage) string {
 	places := make([]string, len(stages))
 	for i, s := range stages {

@@ -28,8 +28,8 @@ func workerCommand(a *app) *cobra.Command {
 		Use:   "worker {-f FILE | --tasks FOLDER}",
 		Short: "Serve this host's devices",
 		Long: `Serve this host's devices, as the worker's file says, or with the functions of a folder of Python modules
-as gpumux dev does, until SIGTERM or Ctrl-C: then running chunks finish or are handed back, and every task
-process ends. A second signal ends it at once.
+as gpumux dev does, until SIGTERM or Ctrl-C, or until its connection file is deleted: then running chunks
+finish or are handed back, and every task process ends. A second signal ends it at once.
 
 The log goes to standard error, as JSON lines when that is no terminal.`,
 		Example: `  gpumux worker -f gpumux.yaml
@@ -135,8 +135,8 @@ func checkWorker(ctx context.Context, a *app, f *workerFlags, conf config.Config
 	return a.tell(ctx, findings, false, exitUnavailable)
 }
 
-// goneCheck is how often a worker looks for its connection file.
-const goneCheck = 500 * time.Millisecond
+// A worker whose connection file is away at several looks in a row ends.
+const look, looks = 500 * time.Millisecond, 3
 
 func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger, connect string) error {
 	if err := w.Start(ctx); err != nil {
@@ -148,17 +148,18 @@ func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger
 	offer := w.Describe()
 	log.Info("serving", zap.String("pools", report.Pools(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
 	var failure error
-	for serves := true; serves; {
+	for missed := 0; missed < looks; {
 		select {
 		case <-ctx.Done():
 			log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
-			serves = false
+			missed = looks
 		case failure = <-w.Failed():
-			failure, serves = unavailable(fmt.Errorf("serve: %w", failure)), false
-		case <-time.After(goneCheck):
-			if _, err := os.Stat(connect); connect != "" && errors.Is(err, fs.ErrNotExist) {
+			failure, missed = unavailable(fmt.Errorf("serve: %w", failure)), looks
+		case <-time.After(look):
+			if _, err := os.Stat(connect); connect == "" || !errors.Is(err, fs.ErrNotExist) {
+				missed = 0
+			} else if missed++; missed == looks {
 				log.Info("the connection file is gone, as when its map has ended; stopping", zap.String("file", connect))
-				serves = false
 			}
 		}
 	}

@@ -1,10 +1,11 @@
 // Package local runs maps on this machine without a server of their own: it starts one,
 // and a worker.
 //
-// It owns the folder that keeps the state, the lock on it, the server and the worker in
-// this process, and going on after an interrupt. It never decides how a map runs, never
+// It owns the folder that keeps the state, the lock on it, the files in it that other
+// hosts need, the server and the worker in this process, the command that starts workers
+// elsewhere, and going on after an interrupt. It never decides how a map runs, never
 // prints, and never deletes a folder that its caller named. Everything stops with
-// Session.Close.
+// Session.Close, but for workers of others.
 package local
 
 import (
@@ -12,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -34,11 +34,10 @@ type Options struct {
 	Public bool
 	// Host is this host's name for those who get Session.File. Default: nobody does.
 	Host string
-	// NoWorker leaves the task to workers of other hosts. Workers is a shell command that
-	// starts some and stays with them, with {} for Session.WorkerFile; Output gets what it
-	// prints.
+	// NoWorker leaves the task to workers of other hosts. Workers is the shell command that
+	// starts some with Session.WorkerFile and stays with them; Output gets what it prints.
 	NoWorker bool
-	Workers  string
+	Workers  func(file string) string
 	Output   io.Writer
 	// Store is the URL of the store. Default: a folder in Data.
 	Store string
@@ -112,8 +111,6 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Errorf(format, args...)}
 }
 
-const maxCPUSlots = 4
-
 // Place sets Inventory and Pools, as Pools makes them. It leaves the driver alone where
 // only the CPU is asked for.
 func (o *Options) Place(ctx context.Context, names []string, defaults config.Pool) (noGPU string, err error) {
@@ -155,19 +152,18 @@ func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pool
 		}
 	}
 	for _, name := range names {
-		pool, slots := defaults, 1
+		pool := defaults
 		pool.Name = name
 		if len(defaults.Devices) == 0 {
 			pool.Devices = gpu.Selection{"all"}
 		}
 		if OnCPU(name) || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			slots = min(runtime.GOMAXPROCS(0), maxCPUSlots)
+			pool.Slots = cmp.Or(defaults.Slots, config.CoreSlots)
 			if noGPU == "" && !onlyCPU(names, defaults) {
 				pool.Sharing, pool.GPUsPerSlot = "", 0 // they are meant for GPUs
 			}
 		}
-		pool.Slots = cmp.Or(defaults.Slots, config.Slots(slots))
 		pools = append(pools, pool)
 	}
 	return pools, noGPU, nil

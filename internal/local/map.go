@@ -54,8 +54,8 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
 	}
-	if o.Workers != "" {
-		s.watching.Go(s.recruit)
+	if o.Workers != nil {
+		s.watching.Go(s.startWorkers)
 	}
 	return s, s.handle, nil
 }
@@ -120,7 +120,7 @@ func (s *Session) Ended(delivered bool, err error) {
 		s.write()
 	}
 	if s.File != "" {
-		s.over = os.Remove(s.File) == nil
+		_ = os.Remove(s.File)
 	}
 	var ended *starter.EndedError
 	bad := errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput

@@ -29,7 +29,7 @@ type Session struct {
 	// Data is the folder, as an absolute path.
 	Data string
 	// File is the connection file for others, who find the server at Address. WorkerFile is
-	// that of workers for a map.
+	// the file for workers of other hosts.
 	File, Address, WorkerFile string
 
 	o      Options
@@ -45,8 +45,8 @@ type Session struct {
 	note   State
 	// Keeps says that a stage of its map keeps values in the folder.
 	Keeps bool
-	// useless lets Close delete the folder. over says that workers of other hosts end.
-	useless, over bool
+	// useless lets Close delete the folder.
+	useless bool
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
@@ -131,8 +131,8 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	return s, s.serve()
 }
 
-// configure makes the worker's configuration, which has no tasks where there is no
-// worker.
+// configure makes the configuration of the worker, or of workers elsewhere. It has no
+// tasks where there are none.
 func (o *Options) configure(ctx context.Context) (config.Config, error) {
 	conf := config.Config{Store: cmp.Or(o.Store, storeIn(o.Data)), Pools: o.Pools}
 	switch {
@@ -144,7 +144,7 @@ func (o *Options) configure(ctx context.Context) (config.Config, error) {
 	if conf.Tasks == nil {
 		return conf, nil
 	}
-	if !o.NoWorker {
+	if !o.NoWorker { // others see for themselves
 		if err := conf.Validate(o.Inventory); err != nil {
 			return conf, err
 		}

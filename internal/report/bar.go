@@ -100,7 +100,6 @@ func (b *Bar) line(p gpumux.Progress, width int) string {
 	return shorten(text, width)
 }
 
-// parts are the numbers, the most important first.
 func (b *Bar) parts(p gpumux.Progress) []string {
 	done := p.Succeeded + p.Failed
 	switch {

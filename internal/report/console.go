@@ -65,7 +65,6 @@ func (c *Console) size() (width, height int) {
 	return 80, 24
 }
 
-// clear takes the status away from the terminal.
 func (c *Console) clear() {
 	fmt.Fprint(c.to, "\r\x1b[K"+strings.Repeat("\x1b[A\x1b[K", strings.Count(c.status, "\n")))
 }
@@ -100,7 +99,6 @@ func (c *Console) Status(lines string) {
 	fmt.Fprint(c.visible, lines)
 }
 
-// Close takes the status away.
 func (c *Console) Close() {
 	if c.Redraws() {
 		c.Status("")

@@ -19,7 +19,6 @@ import (
 // listed bounds the lines of running items and of chunks in flight.
 const listed = 10
 
-// Detail writes all about a map for people.
 func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = Visible(to)
 	p := d.Progress

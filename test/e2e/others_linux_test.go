@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,14 +22,25 @@ import (
 func TestOthers_WorkersOfACommand(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	s.write("place.py", "import os\ndef place(item): return [item, os.getppid()]\n")
+	s.write("place.py", `import os, time
+def place(item):
+    while not os.path.exists("open"): time.sleep(0.01)
+    return [item, os.getppid()]
+`)
 	gpumux := programtest.Binary(t)
-	p := s.run(0, "map", "place.py:place", "--range", "0:200", "--local", "--no-worker", "--pool", "cpu", "--slots", "2", "--listen", "127.0.0.1",
-		"--workers", "echo they start; for i in 1 2; do "+gpumux+" worker -f {} 2>worker$i.log & done; wait; echo they have ended", "--out", "r.jsonl")
+	p := s.begin("map", "place.py:place", "--range", "0:200", "--local", "--no-worker", "--pool", "cpu", "--slots", "2", "--listen", "127.0.0.1",
+		"--workers", "echo they start; sh -c 'for i in 1 2; do "+gpumux+" worker -f {} 2>worker$i.log & done; wait'; echo they have ended", "--out", "r.jsonl")
+	logs := []string{"worker1.log", "worker2.log"}
+	for _, log := range logs {
+		rig.Wait(t, func() bool { text, _ := os.ReadFile(s.path(log)); return bytes.Contains(text, []byte(`"serving"`)) }, time.Minute, 20*time.Millisecond,
+			"%s", &p.stderr)
+	}
+	s.write("open", "")
+	require.Zero(t, p.code(), "%s", &p.stderr)
 	require.Len(t, s.lines(s.file("r.jsonl")), 200)
 	require.Regexp(t, `workers of other hosts: gpumux worker -f \S+/worker.json\n(?s:.*)they start\n(?s:.*)they have ended`, p.stderr.String())
 	require.NotContains(t, s.file("r.jsonl"), fmt.Sprintf(",%d]", p.Process.Pid), "the command itself ran none")
-	for _, log := range []string{"worker1.log", "worker2.log"} {
+	for _, log := range logs {
 		require.Contains(t, s.file(log), "the connection file is gone, as when its map has ended; stopping")
 		require.NotContains(t, s.file(log), `"level":"error"`)
 	}
@@ -40,11 +53,11 @@ func TestOthers_TheirFile(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, os.MkdirAll(s.path("in here"), 0o755))
 	s.write("in here/odd.py", "def odd(item): return item\n")
-	p := s.begin("map", "in here/odd.py:odd", "--range", "0:3", "--local", "--no-worker", "--pool", "cpu", "--slots", "auto", "--memory", "1100MiB",
+	p := s.begin("map", "in here/odd.py:odd", "--range", "0:3", "--local", "--no-worker", "--pool", "cpu", "--memory", "1100MiB",
 		"--pass-env", "HF_TOKEN", "--start-timeout", "90s", "--out", "r.jsonl", "--workers", `cp {} "seen file"; sleep 600`)
 	rig.Wait(t, func() bool { _, err := os.Stat(s.path("seen file")); return err == nil }, time.Minute, 20*time.Millisecond)
 	text := s.file("seen file")
-	for _, want := range []string{`"connect": "temporal.toml"`, `"slots": "auto"`, `"memory": "1153433600"`, `"python": "in here/odd.py:odd"`, `"HF_TOKEN"`,
+	for _, want := range []string{`"connect": "temporal.toml"`, `"slots": "cores"`, `"memory": "1153433600"`, `"python": "in here/odd.py:odd"`, `"HF_TOKEN"`,
 		`"start": 90`, `"dir": "` + s.dir + `"`, `"devices": [`} {
 		require.Contains(t, text, want)
 	}
@@ -76,8 +89,18 @@ func TestOthers_TheEndOfTheirCommand(t *testing.T) {
 	}
 	p := s.run(3, line("--no-worker", "--workers", "echo no such partition; exit 7")...)
 	require.Regexp(t, `no such partition\n(?s:.*)the command of --workers ended, and with it the map's workers: exit status 7`, p.stderr.String())
-	p = s.run(0, line("--workers", "exit 7")...)
-	require.Contains(t, p.stderr.String(), "the command of --workers ended: exit status 7; the map goes on")
+	p = s.run(3, line("--no-worker", "--workers", "true")...)
+	require.Contains(t, p.stderr.String(), "the command of --workers ended, and with it the map's workers: exit status 0")
+	gated := line("--workers", "exit 7")
+	gated[1] = "step.py:gate"
+	p = s.begin(gated...)
+	rig.Wait(t, func() bool {
+		return strings.Contains(p.stderr.String(), "the command of --workers ended: exit status 7; the map goes on")
+	}, time.Minute,
+		20*time.Millisecond, "%s", &p.stderr)
+	s.write("open", "")
+	require.Zero(t, p.code(), "%s", &p.stderr)
+	require.NoError(t, os.Remove(s.path("open")))
 
 	slow := line("--workers", "echo $$ > pid; trap 'echo told > told; exit' TERM; while read -r line; do :; done; echo over > over")
 	slow[1] = "step.py:gate"

@@ -4,5 +4,5 @@
 //
 // It owns fetch.sh, which installs these packages, and every process of Slurm that it
 // starts, as root. It never runs with the other tests: `make slurm-check` runs it, with
-// RUN=Preempted one part alone. All processes end with the test binary.
+// RUN=TimeLimit one part alone. All processes end with the test binary.
 package slurmcheck

@@ -166,9 +166,7 @@ func (c *cluster) daemon(name string, argv ...string) {
 // end cancels all jobs and stops the daemons. What a failed test needs is shown.
 func (c *cluster) end() {
 	c.try("scancel", "-u", "root")
-	for end := time.Now().Add(30 * time.Second); c.try("squeue", "-h") != "" && time.Now().Before(end); {
-		time.Sleep(200 * time.Millisecond)
-	}
+	c.gone()
 	if c.t.Failed() {
 		c.t.Log(c.try("sh", "-c", "tail -n 30 "+c.logs+"/slurmctld.log "+c.dir+"/*.out "+c.dir+"/*.log "+c.home+"/gpumux/local/*/worker-*"))
 	}

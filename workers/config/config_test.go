@@ -1,14 +1,17 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 )
 
@@ -251,4 +254,31 @@ func TestMetricsAddress(t *testing.T) {
 		_, err := MetricsAddress(text)
 		require.ErrorContains(t, err, "write 127.0.0.1:9464", text)
 	}
+}
+
+// Other hosts get the configuration of a map's workers as JSON.
+func TestConfig_WrittenAsJSONIsReadAsItWas(t *testing.T) {
+	dir := t.TempDir()
+	want := Config{
+		Temporal: Temporal{Connect: filepath.Join(dir, "temporal.toml")},
+		Pools: []Pool{
+			{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: CoreSlots},
+			{Name: "gpu", Devices: gpu.Selection{"0", "1"}, Slots: AutoSlots, Memory: 1<<30 + 1, Reserve: 3, Mode: gpumux.ModeFresh, Sharing: "mps", GPUsPerSlot: 2},
+			{Name: "big", Devices: gpu.Selection{"all"}, Slots: 7},
+		},
+		Tasks: map[string]Task{
+			"embed": {Python: "in here/embed.py:embed", Interpreter: "/venv/bin/python", Dir: "/tasks", PassEnv: []string{"A"}, Fresh: "spawn",
+				Start: gpumux.Duration(90*time.Second + time.Millisecond)},
+			"fit":  {R: "fit.R:fit", Dir: "/tasks"},
+			"size": {Command: []string{"./x", "{}", "1.10"}, Output: "text", Dir: "/tasks"},
+		},
+	}
+	text, err := json.MarshalIndent(want, "", "  ")
+	require.NoError(t, err)
+	file := filepath.Join(dir, "worker.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	got, err := Load(file)
+	require.NoError(t, err)
+	got.Dir, got.file, got.lines = "", "", nil
+	require.Equal(t, want, got)
 }

@@ -144,9 +144,9 @@ tasks:
   FILE:5: pools[0].gpus_per_slot: "two" is a string; a whole number belongs here
   FILE:5: pools[0].memory: "8 apples" is not a size; write it as 8GiB, 512MB or a number of bytes
   FILE:5: pools[0].name: is a list; a string belongs here
-  FILE:5: pools[0].slots: "many" is not a number of slots; give 1 to 256, or auto
+  FILE:5: pools[0].slots: "many" is not a number of slots; give 1 to 256, auto or cores
   FILE:6: pools[1].devices: {"a":"1"} is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs
-  FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256, or auto
+  FILE:6: pools[1].slots: "0" is not a number of slots; give 1 to 256, auto or cores
   FILE:7: pools[2]: is a string; an object belongs here
   FILE:9: tasks.a.command: is a string; a list belongs here
   FILE:9: tasks.a.env: is a list; an object belongs here

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,8 @@ type Pool struct {
 	// or UUIDs. Default all.
 	Devices gpu.Selection `json:"devices,omitzero"`
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
-	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
+	// above 1; AutoSlots lets the worker find it by measurement, CoreSlots is for the CPU.
+	// Default 1.
 	Slots Slots `json:"slots,omitzero"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `json:"memory,omitzero"`
@@ -38,8 +40,11 @@ type Pool struct {
 // Slots is a number of slots per device; 0 means the default, 1.
 type Slots int
 
-// AutoSlots lets the worker find the number with the most throughput; "auto" in the file.
-const AutoSlots Slots = -1
+// AutoSlots lets the worker find the number with the most throughput, CoreSlots is one
+// per core, at most 4; "auto" and "cores" in the file.
+const AutoSlots, CoreSlots, maxCoreSlots Slots = -1, -2, 4
+
+var slotWords = map[Slots]string{AutoSlots: "auto", CoreSlots: "cores"}
 
 // autoGPU bounds AutoSlots on a GPU. On the CPU there is at most one per processor.
 const autoGPU = 16
@@ -49,21 +54,20 @@ const maxSlots = 256
 
 // MarshalText is what UnmarshalText reads.
 func (s Slots) MarshalText() ([]byte, error) {
-	if s == AutoSlots {
-		return []byte("auto"), nil
-	}
-	return strconv.AppendInt(nil, int64(s), 10), nil
+	return []byte(cmp.Or(slotWords[s], strconv.Itoa(int(s)))), nil
 }
 
-// UnmarshalText reads a number from 1 up, or auto.
+// UnmarshalText reads a number from 1 up, auto or cores.
 func (s *Slots) UnmarshalText(text []byte) error {
-	if string(text) == "auto" {
-		*s = AutoSlots
-		return nil
+	for value, word := range slotWords {
+		if string(text) == word {
+			*s = value
+			return nil
+		}
 	}
 	n, err := strconv.Atoi(string(text))
 	if err != nil || n < 1 || n > maxSlots {
-		return fmt.Errorf("%q is not a number of slots; give 1 to %d, or auto", text, maxSlots)
+		return fmt.Errorf("%q is not a number of slots; give 1 to %d, auto or cores", text, maxSlots)
 	}
 	*s = Slots(n)
 	return nil
@@ -151,7 +155,11 @@ func (p Placement) devices() (list []gpu.Device) {
 }
 
 func (p Pool) withDefaults() Pool {
-	if p.Slots != AutoSlots {
+	switch p.Slots {
+	case AutoSlots:
+	case CoreSlots:
+		p.Slots = min(Slots(runtime.GOMAXPROCS(0)), maxCoreSlots)
+	default:
 		p.Slots = max(p.Slots, 1)
 	}
 	p.GPUsPerSlot = max(p.GPUsPerSlot, 1)
@@ -171,7 +179,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	} else if named[p.Name] {
 		r.add(at+".name", "%q is the name of an earlier pool too; give each pool its own", p.Name)
 	}
-	if p.Slots != AutoSlots && (p.Slots < 0 || p.Slots > maxSlots) {
+	if slotWords[p.Slots] == "" && (p.Slots < 0 || p.Slots > maxSlots) {
 		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
 	}
 	if p.GPUsPerSlot < 0 {

@@ -10,12 +10,12 @@ import threading as _threading
 from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional, TypeVar
 
 if TYPE_CHECKING:
-    from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Slurm, Unavailable, connect, map
+    from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map
     from .client import register_joblib, slurm, stage, starmap, stream
 
 __all__ = ["Slot", "arg", "batch", "concurrent", "progress", "resident", "save", "slot"]
 _CLIENT = (
-    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Slurm", "Unavailable", "connect", "map", "register_joblib",
+    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
     "slurm", "stage", "starmap", "stream",
 )
 

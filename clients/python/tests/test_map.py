@@ -15,6 +15,7 @@ import unittest.mock
 
 import gpumux
 from gpumux.client.command import find
+from gpumux.client.slurm import Slurm
 
 from . import tasks
 
@@ -57,14 +58,16 @@ class Map(unittest.TestCase):
             self.assertEqual(values(results), list(range(1, 41)))
         self.assertRegex("\n".join(logs.output), r"the connection file is gone(?s:.*)they ended")
         with self.assertRaisesRegex(gpumux.Unavailable, "no such partition(?s:.*)the command of workers='echo no such partition; exit 1' ended"):
-            list(gpumux.map(tasks.double, [1], workers=gpumux.Slurm("echo no such partition; exit 1")))
+            list(gpumux.map(tasks.double, [1], workers=Slurm("echo no such partition; exit 1")))
 
     def test_slurm_says_what_sbatch_takes(self):
-        command = gpumux.slurm(4, gpus_per_node=8, time="4:00:00", exclusive=True, requeue=False, comment="a b").command
-        self.assertRegex(command, r"^bash \S+/workers.sh \{\} 4 --gpus-per-node=8 --time=4:00:00 --exclusive '--comment=a b'$")
+        command = gpumux.slurm(4, gpus_per_node=8, time="4:00:00", exclusive=True, qos=None, comment="a b").command
+        self.assertRegex(command, r"^env GPUMUX_BINARY=\S+ bash \S+/workers.sh \{\} 4 --gpus-per-node=8 --time=4:00:00 --exclusive '--comment=a b'$")
         for nodes in 0, "4", True:
             with self.assertRaisesRegex(ValueError, "give how many workers"):
                 gpumux.slurm(nodes)
+        with self.assertRaisesRegex(ValueError, "requeue is False.*no_requeue=True"):
+            gpumux.slurm(1, requeue=False)
 
     def test_an_arg(self):
         for arg in ({"by": 3}, "3"):
@@ -101,8 +104,6 @@ class Map(unittest.TestCase):
         source.write_text("a,b\n1,2\n3,4\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, 7])
         self.assertEqual(values(gpumux.map(tasks.field, source=source, text=["a", "b"], slots=1)), ["12", "34"])
-        with self.assertRaisesRegex(gpumux.BadInput, "^source= results:first: .*: `gpumux results first --values "):
-            gpumux.map(tasks.double, source="results:first", slots=1).faults()
         folder = pathlib.Path(self.state, "data", "more")
         folder.mkdir(parents=True)
         for name in ("1.csv", "2.csv"):

@@ -10,10 +10,10 @@ from .fault import BadInput, Error, Fault, MapFailed, Result, Unavailable
 from .here import map, starmap, stream
 from .parallel import register_joblib
 from .rows import Rows
-from .slurm import Slurm, slurm
+from .slurm import slurm
 from .stages import stage
 
 __all__ = [
-    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Slurm", "Unavailable", "connect", "map", "register_joblib",
+    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
     "slurm", "stage", "starmap", "stream",
 ]

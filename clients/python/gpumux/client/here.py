@@ -13,7 +13,6 @@ from ..process import typed
 from . import function as functions
 from . import items as inputs
 from . import values
-from .command import find
 from .options import Memory, Words, words
 from .rows import Feed, Rows
 from .slurm import Slurm
@@ -176,8 +175,6 @@ def _start(
     if lines is not None and total is None and ahead is None:
         _tell_of_streams()
     environ = dict(os.environ)
-    if options.get("workers"):
-        environ["GPUMUX_BINARY"] = find()
     paths = [each.path for each in run.named if each.path is not None]
     if paths:
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*dict.fromkeys(paths), os.environ.get("PYTHONPATH")]))

@@ -6,41 +6,43 @@
 #
 # What follows N is for sbatch. Jobs of the same map that are there already count. As many as N
 # that have ended are replaced, such as by those on a node where no job starts.
-set -eu
+set -u
+if [ $# -lt 2 ] || [ ! -f "$1" ] || ! [ "$2" -gt 0 ] 2>/dev/null; then
+  echo "usage: workers.sh FILE N [sbatch's options]: FILE is that of a map's workers, N how many there are" >&2
+  exit 2
+fi
 file=$1 n=$2
 shift 2
-map=$(dirname "$file")
-name=gpumux-$(basename "$map")
+map=$(dirname "$file") name=$(basename "$(dirname "$file")")
+name=gpumux-${name//[^A-Za-z0-9._-]/_} user=$(id -un)
 scripts=$(dirname "$(readlink -f "$0")")
-jobs() { squeue --me --noheader --array --name="$name" --format='%T (%r),'; }
+queued() { squeue --user="$user" --noheader --array --name="$name" --format='%T (%r),'; }
 submit() {
   local count=$1
   shift
-  sbatch --quiet --job-name="$name" --array="1-$count" --output="$map/worker-%A-%a.log" "$@" "$scripts/worker.sh" "$file"
+  sbatch "$@" --quiet --job-name="$name" --array="1-$count" --output="${map//%/%%}/worker-%A-%a.log" "$scripts/worker.sh" "$file"
 }
-end() {
-  trap '' TERM INT
-  scancel --me --quiet --name="$name"
-  exit "$1"
-}
-trap 'end 0' TERM INT
+trap 'scancel --quiet --user="$user" --name="$name"' EXIT
+trap 'exit 0' TERM INT
 spare=$((2 * n)) said=
 for ((i = 0; ; i++)); do
   # The map is over, or its command is gone, with which standard input ends.
-  [ -e "$map/temporal.toml" ] || end 0
-  [ $i = 0 ] || read -r -t 0.5 || [ $? -gt 128 ] || end 0
+  [ -e "$map/temporal.toml" ] || exit 0
+  [ $i = 0 ] || read -r -t 0.5 || [ $? -gt 128 ] || exit 0
   ((i == 0 || i % 20 == 3)) || continue # Slurm is asked after two seconds, then every ten
-  list=$(jobs) || continue              # it does not answer
-  missing=$((n - $(grep -c . <<<"$list" || true)))
+  list=$(queued) || continue            # it does not answer
+  missing=$((n - $(grep -c . <<<"$list")))
   if [ $missing = "$n" ] && [ $spare = 0 ]; then
-    tail -qn 1 "$map"/worker-*.log >&2 || true
+    tail -qn 1 "$map"/worker-*.log >&2
     echo "all workers have ended; their logs: $map/worker-*.log" >&2
     exit 1
   fi
   if [ $missing -gt $spare ]; then missing=$spare; fi
-  if [ $missing -gt 0 ]; then submit $missing "$@"; fi
+  if [ $missing -gt 0 ]; then
+    submit $missing "$@" || { [ $i -gt 0 ] && continue; } || exit 1
+  fi
   spare=$((spare - missing))
-  now=$(sort <<<"$list" | uniq -c | sed 's/ (None)//' | xargs)
-  [ $i = 0 ] || [ "$now" = "$said" ] || echo "note: workers in Slurm: ${now%,}" >&2
+  now=$(sort <<<"$list" | uniq -c | sed 's/ (None)//' | tr -s ' \n' ' ')
+  [ $i = 0 ] || [ "$now" = "$said" ] || echo "note: workers in Slurm:${now%, }" >&2
   said=$now
 done

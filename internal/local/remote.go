@@ -1,12 +1,13 @@
 package local
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -45,35 +46,37 @@ func (s *Session) writeFiles(conf config.Config) error {
 	return renameio.WriteFile(s.WorkerFile, text, 0o600)
 }
 
-// dismissLimit is how long the command that starts workers may take to end them, by
-// itself and when it is told to.
-const dismissLimit, dismissCheck = 5 * time.Second, 50 * time.Millisecond
+// stopLimit is how long the command that starts workers may take to end by itself, and
+// again when it is told to.
+const stopLimit, stopCheck = 10 * time.Second, 50 * time.Millisecond
 
-// recruit runs the command that starts workers on other hosts, until it or the session
-// ends. Its standard input ends with this process, whatever ends that.
-func (s *Session) recruit() {
-	cmd := exec.CommandContext(s.ctx, "sh", "-c", strings.ReplaceAll(s.o.Workers, "{}", `"$1"`), "sh", s.WorkerFile)
+// startWorkers runs the command that starts workers on other hosts, until it or the
+// session ends. Its standard input ends with this process, whatever ends that.
+func (s *Session) startWorkers() {
+	cmd := exec.CommandContext(s.ctx, "sh", "-c", s.o.Workers(s.WorkerFile))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error {
-		// Where the map is over, the workers end by themselves, and the command with them.
-		for until := time.Now().Add(dismissLimit); s.over && time.Now().Before(until); time.Sleep(dismissCheck) {
-			if syscall.Kill(cmd.Process.Pid, 0) != nil {
-				return os.ErrProcessDone
-			}
+	over := func() bool { _, err := os.Stat(s.File); return err != nil } // its workers end by themselves, and so does it
+	cmd.Cancel = func() (err error) {
+		for until := time.Now().Add(stopLimit); err == nil && over() && time.Now().Before(until); time.Sleep(stopCheck) {
+			err = cmd.Process.Signal(syscall.Signal(0))
 		}
-		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		return cmp.Or(err, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
 	}
-	cmd.WaitDelay = dismissLimit
+	cmd.WaitDelay = stopLimit
 	cmd.Stdout, cmd.Stderr = s.o.Output, s.o.Output
 	_, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Run()
 	}
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	ended := cmp.Or(err, errors.New("exit status 0"))
 	switch {
-	case err == nil || s.ctx.Err() != nil:
+	case s.ctx.Err() != nil || over():
 	case s.worker == nil:
-		s.end(unavailable("the command of --workers ended, and with it the map's workers: %w", err))
+		s.end(unavailable("the command of --workers ended, and with it the map's workers: %w", ended))
 	default:
-		s.say("the command of --workers ended: %v; the map goes on", err)
+		s.say("the command of --workers ended: %v; the map goes on", ended)
 	}
 }
