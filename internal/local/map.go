@@ -120,6 +120,7 @@ func (s *Session) Ended(delivered bool, err error) {
 		s.write()
 	}
 	if s.File != "" {
+		s.over.Store(true)
 		_ = os.Remove(s.File)
 	}
 	var ended *starter.EndedError

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -55,9 +54,9 @@ const stopLimit, stopCheck = 10 * time.Second, 50 * time.Millisecond
 func (s *Session) startWorkers() {
 	cmd := exec.CommandContext(s.ctx, "sh", "-c", s.o.Workers(s.WorkerFile))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	over := func() bool { _, err := os.Stat(s.File); return err != nil } // its workers end by themselves, and so does it
 	cmd.Cancel = func() (err error) {
-		for until := time.Now().Add(stopLimit); err == nil && over() && time.Now().Before(until); time.Sleep(stopCheck) {
+		// The workers of a map that is over end by themselves, and with them the command.
+		for until := time.Now().Add(stopLimit); err == nil && s.over.Load() && time.Now().Before(until); time.Sleep(stopCheck) {
 			err = cmd.Process.Signal(syscall.Signal(0))
 		}
 		return cmp.Or(err, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
@@ -73,7 +72,7 @@ func (s *Session) startWorkers() {
 	}
 	ended := cmp.Or(err, errors.New("exit status 0"))
 	switch {
-	case s.ctx.Err() != nil || over():
+	case s.ctx.Err() != nil || s.over.Load():
 	case s.worker == nil:
 		s.end(unavailable("the command of --workers ended, and with it the map's workers: %w", ended))
 	default:

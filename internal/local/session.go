@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -47,6 +48,8 @@ type Session struct {
 	Keeps bool
 	// useless lets Close delete the folder.
 	useless bool
+	// over says that the map has ended, and so do workers of other hosts.
+	over atomic.Bool
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
@@ -164,7 +167,7 @@ func (s *Session) connect(conf config.Config) error {
 		return &UnavailableError{err}
 	}
 	s.Server = server
-	s.Starter = &starter.Starter{Store: conf.Store}
+	s.Starter = &starter.Starter{Store: conf.Store, Namespace: client.DefaultNamespace}
 	if err := s.OpenStore(s.ctx); err != nil {
 		return &UnavailableError{err}
 	}

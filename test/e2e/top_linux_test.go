@@ -62,3 +62,15 @@ func TestTop_OfARunningMap(t *testing.T) {
 
 	require.Contains(t, here.run(2, "top").stderr.String(), "needs a terminal; for programs there are `gpumux workers --json`")
 }
+
+// A map's command on a terminal names the page of the map, and its server says nothing.
+func TestTop_ALocalMapOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	p, shown, _ := s.onTerminal("map", "step.py:double", "--range", "0:3", "--local", "--pool", "cpu", "--out", "r.jsonl")
+	require.NoError(t, p.Wait())
+	require.Len(t, s.lines(s.file("r.jsonl")), 3)
+	require.Eventually(t, func() bool { return strings.Contains(shown.String(), "r.jsonl\r\n") }, time.Minute, 20*time.Millisecond)
+	require.Regexp(t, `web UI while it runs: http://127.0.0.1:\d+/namespaces/default/workflows/step.py-double`, shown.String())
+	require.NotContains(t, shown.String(), "IncreaseLevel")
+}

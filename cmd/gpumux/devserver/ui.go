@@ -51,7 +51,7 @@ func (w *webUI) serve(frontend string, authority []byte, log *zap.Logger) error 
 	if authority != nil {
 		c.TLS = config.TLS{CaData: base64.StdEncoding.EncodeToString(authority), ServerName: names.Server, EnableHostVerification: true}
 	}
-	defer zap.RedirectStdLog(log.WithOptions(zap.IncreaseLevel(zapcore.WarnLevel)))() // it says what it has read
+	defer zap.RedirectStdLog(zap.NewNop())() // it says what it has read
 	handler, err := uiHandler(c, log)
 	if err != nil {
 		return fmt.Errorf("prepare the Web UI: %w", err)

@@ -29,4 +29,6 @@ fi
 map=$!
 until wait $map; code=$?; ! kill -0 $map 2>/dev/null; do :; done
 if [ -n "$late" ] && [ $code -eq 130 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+# Of a map that was killed what started its workers still ends them.
+if [ $code -gt 130 ]; then sleep 5; fi
 exit $code

@@ -13,21 +13,24 @@ if [ $# -lt 2 ] || [ ! -f "$1" ] || ! [ "$2" -gt 0 ] 2>/dev/null; then
 fi
 file=$1 n=$2
 shift 2
-map=$(dirname "$file") name=$(basename "$(dirname "$file")")
-name=gpumux-${name//[^A-Za-z0-9._-]/_} user=$(id -un)
+unset ${!SQUEUE_@}
+map=$(dirname "$(readlink -f "$file")")
+name=$(basename "$map")
+name=gpumux-${name//[^A-Za-z0-9._-]/_}-$(cksum <<<"$map" | cut -d' ' -f1) user=$(id -un)
 scripts=$(dirname "$(readlink -f "$0")")
 queued() { squeue --user="$user" --noheader --array --name="$name" --format='%T (%r),'; }
 submit() {
   local count=$1
   shift
-  sbatch "$@" --quiet --job-name="$name" --array="1-$count" --output="${map//%/%%}/worker-%A-%a.log" "$scripts/worker.sh" "$file"
+  sbatch --output="${map//%/%%}/worker-%A-%a.log" "$@" --quiet --job-name="$name" --array="1-$count" "$scripts/worker.sh" "$file"
 }
 trap 'scancel --quiet --user="$user" --name="$name"' EXIT
 trap 'exit 0' TERM INT
-spare=$((2 * n)) said=
+spare=$((2 * n)) said='' away=0
 for ((i = 0; ; i++)); do
   # The map is over, or its command is gone, with which standard input ends.
-  [ -e "$map/temporal.toml" ] || exit 0
+  if [ -e "$map/temporal.toml" ]; then away=0; else away=$((away + 1)); fi
+  [ $away -lt 3 ] || exit 0
   [ $i = 0 ] || read -r -t 0.5 || [ $? -gt 128 ] || exit 0
   ((i == 0 || i % 20 == 3)) || continue # Slurm is asked after two seconds, then every ten
   list=$(queued) || continue            # it does not answer
@@ -43,6 +46,6 @@ for ((i = 0; ; i++)); do
   fi
   spare=$((spare - missing))
   now=$(sort <<<"$list" | uniq -c | sed 's/ (None)//' | tr -s ' \n' ' ')
-  [ $i = 0 ] || [ "$now" = "$said" ] || echo "note: workers in Slurm:${now%, }" >&2
+  if [ -n "$list" ] && [ "$now" != "$said" ]; then echo "note: workers in Slurm:${now%, }" >&2; fi
   said=$now
 done
