@@ -59,6 +59,8 @@ class Map(unittest.TestCase):
         self.assertRegex("\n".join(logs.output), r"the connection file is gone(?s:.*)they ended")
         with self.assertRaisesRegex(gpumux.Unavailable, "no such partition(?s:.*)the command of workers='echo no such partition; exit 1' ended"):
             list(gpumux.map(tasks.double, [1], workers=Slurm("echo no such partition; exit 1")))
+        with self.assertRaisesRegex(gpumux.Unavailable, r"^sbatch: unrecognized option '--bogus=1'\nTry \"sbatch --help\"\n"):
+            list(gpumux.map(tasks.double, [2], workers=Slurm("echo \"sbatch: unrecognized option '--bogus=1'\"; echo 'Try \"sbatch --help\"'; exit 1")))
 
     def test_slurm_says_what_sbatch_takes(self):
         command = gpumux.slurm(4, gpus_per_node=8, time="4:00:00", exclusive=True, qos=None, comment="a b").command

@@ -128,7 +128,7 @@ def in_python(text: str, options: dict) -> str:
         # The pool is the call's own.
         text = re.sub(r"the pool memory: (\d\w*)", r'memory="\1"', text.replace(", or add a larger pool to the ladder", ""))
     text = re.sub(rf'invalid argument ({_QUOTED}) for "(?:-., )?(--[a-z-]+)" flag:', r"\2 \1:", text)
-    return re.sub(rf"`[^`]*`|(?m:^(?:sbatch|Try) .*)|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
+    return re.sub(rf"`[^`]*`|(?m:^(?:sbatch: |Try \").*)|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
