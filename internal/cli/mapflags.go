@@ -78,7 +78,6 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
-// registerSlots registers what any worker in this process is asked.
 func (f *taskFlags) registerSlots(flags *pflag.FlagSet, local string) {
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)

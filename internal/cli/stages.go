@@ -38,7 +38,6 @@ func (f *taskFlags) parseSlots(text string) error {
 	return nil
 }
 
-// slotted are the pools that --slots names.
 func (f *taskFlags) slotted() (pools []string) {
 	for _, each := range f.slots {
 		pools = append(pools, each.Name)
@@ -58,7 +57,6 @@ func (f *taskFlags) size(pools []config.Pool) error {
 	return nil
 }
 
-// parseStage reads a stage as JSON, which clients give.
 func (f *mapFlags) parseStage(text string) error {
 	var stage gpumux.Stage
 	if mistake := strict.Decode([]byte(text), &stage); mistake != nil {
@@ -68,7 +66,6 @@ func (f *mapFlags) parseStage(text string) error {
 	return nil
 }
 
-// readTasks reads one TASK, a command, or several TASKs, which are stages.
 func (f *mapFlags) readTasks(m *mistakes, c *cobra.Command, args []string) {
 	in := &f.input
 	if in.Stages == nil {

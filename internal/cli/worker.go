@@ -148,6 +148,10 @@ func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger
 	offer := w.Describe()
 	log.Info("serving", zap.String("pools", report.Pools(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
 	var failure error
+	var ticks <-chan time.Time
+	if connect != "" {
+		ticks = time.Tick(look)
+	}
 	for missed := 0; missed < looks; {
 		select {
 		case <-ctx.Done():
@@ -155,8 +159,8 @@ func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger
 			missed = looks
 		case failure = <-w.Failed():
 			failure, missed = unavailable(fmt.Errorf("serve: %w", failure)), looks
-		case <-time.After(look):
-			if _, err := os.Stat(connect); connect == "" || !errors.Is(err, fs.ErrNotExist) {
+		case <-ticks:
+			if _, err := os.Stat(connect); !errors.Is(err, fs.ErrNotExist) {
 				missed = 0
 			} else if missed++; missed == looks {
 				log.Info("the connection file is gone, as when its map has ended; stopping", zap.String("file", connect))

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // workPy notes each run of an item. While it runs its byte of the log is locked, which
@@ -154,7 +155,7 @@ func (j *job) begin(t *testing.T, id string) *job {
 	cmd := j.command(ctx, append(j.words(), "--out", j.out)...)
 	output := filepath.Join(c.folder, "logs", id+".log")
 	j.began, j.ended = time.Now(), make(chan struct{})
-	require.NoError(t, spawn(cmd, output))
+	require.NoError(t, programtest.Spawn(cmd, output))
 	go func() {
 		defer close(j.ended)
 		_ = cmd.Wait()

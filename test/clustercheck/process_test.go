@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -21,6 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/gpumux/gpumux/test/programtest"
 )
 
 // patience is the limit of everything that is waited for: others use the machine too.
@@ -42,39 +43,6 @@ type process struct {
 	ended chan struct{}
 }
 
-// spawner starts all processes on one thread, which lives as long as the test binary: the
-// kernel kills them when it ends, however it ends.
-var spawner = func() chan func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-}()
-
-// spawn starts a command, whose output goes to the end of a file.
-func spawn(cmd *exec.Cmd, log string) error {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	cmd.Stderr = file
-	if cmd.Stdout == nil {
-		cmd.Stdout = file
-	}
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	done := make(chan error)
-	spawner <- func() { done <- cmd.Start() }
-	return <-done
-}
-
 // start starts the process and returns when it serves.
 func (p *process) start() error {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
@@ -82,7 +50,7 @@ func (p *process) start() error {
 	if p.owner != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.owner), Gid: uint32(p.owner)}}
 	}
-	if err := spawn(cmd, p.log()); err != nil {
+	if err := programtest.Spawn(cmd, p.log()); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	p.cmd, p.ended = cmd, make(chan struct{})

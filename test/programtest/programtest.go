@@ -1,5 +1,5 @@
-// Package programtest gives tests the all-in-one program, a place for its output, and
-// ports.
+// Package programtest gives tests the all-in-one program, a place for its output, ports,
+// and processes that end with the test binary.
 //
 // It owns the folder of the program, which it builds once for a test binary that asks. It
 // knows nothing of servers, so test binaries for other machines stay small. What it made

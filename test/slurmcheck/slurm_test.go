@@ -82,19 +82,6 @@ type cluster struct {
 	daemons         map[string]*exec.Cmd
 }
 
-// spawner starts daemons on one thread, which lives as long as the test binary: the
-// kernel kills them when it ends, however it ends.
-var spawner = func() chan func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-}()
-
 // begin starts a Slurm, and leaves the test out where nobody asked for one.
 func begin(t *testing.T) *cluster {
 	t.Helper()
@@ -150,16 +137,10 @@ func (c *cluster) env() []string {
 
 // daemon starts a program that ends with the test binary.
 func (c *cluster) daemon(name string, argv ...string) {
-	log, err := os.OpenFile(c.file(name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(c.t, err)
-	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "SLURM_CONF="+c.file("slurm.conf"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	spawner <- func() { started <- cmd.Start() }
-	require.NoError(c.t, <-started)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(c.t, programtest.Spawn(cmd, c.file(name+".out")))
 	c.daemons[name] = cmd
 }
 
@@ -178,22 +159,26 @@ func (c *cluster) end() {
 	}
 }
 
-// try runs a command of Slurm or of the shell and returns what it printed.
-func (c *cluster) try(argv ...string) string {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = c.dir, c.env()
-	out, _ := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out))
-}
-
-// do is try for a command that has to succeed.
-func (c *cluster) do(argv ...string) string {
-	c.t.Helper()
+// run runs a command of Slurm or of the shell and returns what it printed.
+func (c *cluster) run(argv []string) (string, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = c.dir, c.env()
 	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// try is run for a command that may fail.
+func (c *cluster) try(argv ...string) string {
+	out, _ := c.run(argv)
+	return out
+}
+
+// do is run for a command that has to succeed.
+func (c *cluster) do(argv ...string) string {
+	c.t.Helper()
+	out, err := c.run(argv)
 	require.NoError(c.t, err, "%v: %s", argv, out)
-	return strings.TrimSpace(string(out))
+	return out
 }
 
 // script is one of deploy/slurm.
