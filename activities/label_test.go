@@ -53,7 +53,7 @@ func TestRunChunk_ResultsHaveTheKeysOfTheirItems(t *testing.T) {
 	_, err := l.store.Merge(t.Context(), in)
 	require.NoError(t, err)
 	want := []string{`"a"`, "null", "[2]", "null"}
-	for r, err := range l.store.Results(t.Context(), in.Output) {
+	for r, err := range storetest.Results(t.Context(), l.store, in.Output) {
 		require.NoError(t, err)
 		require.Equal(t, want[r.Index], string(r.Key))
 		require.Equal(t, string(items[r.Index]), string(r.Item))

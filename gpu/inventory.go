@@ -174,36 +174,23 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 	return s, err
 }
 
-// ProcessMemory is the bytes that each process holds on the device, 0 where the driver
-// does not tell; on the CPU it is resident memory. The error wraps errors.ErrUnsupported
-// where the driver lists no processes, and ErrLost when the device is gone.
+// ProcessMemory is the bytes that each process holds on a GPU, 0 where the driver does
+// not tell. The error wraps errors.ErrUnsupported where the driver lists no processes, and
+// ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
 		return nil, err
 	}
 	out := map[int]uint64{}
-	switch {
-	case d.Kind == KindCPU:
-		table, err := readProcesses()
-		if err != nil {
-			return nil, err
-		}
-		for pid := range table {
-			if bytes, ok := table.resident(pid); ok {
-				out[pid] = bytes
-			}
-		}
-	case inv.driver != nil:
-		held, err := inv.driver.processes(uuid)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range held {
-			out[p.PID] = p.Memory
-		}
+	if d.Kind == KindCPU || inv.driver == nil {
+		return out, nil
 	}
-	return out, nil
+	held, err := inv.driver.processes(uuid)
+	for _, p := range held {
+		out[p.PID] = p.Memory
+	}
+	return out, err
 }
 
 // OurPIDs reports whether the driver should tell what processes hold by our numbers. On

@@ -40,7 +40,9 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 		want[0].Value, want[0].Arrays = json.RawMessage("[7,10]"), nil
 		want[2].Value, want[2].Arrays = json.RawMessage("["+strings.Repeat("7,10,", 32<<10)[:5*32<<10-1]+"]"), nil
 		var read, stored []gpumux.Result
-		for r, err := range s.Results(t.Context(), "m") {
+		for line, err := range s.Lines(t.Context(), "m") {
+			require.NoError(t, err)
+			r, err := parseResult(line)
 			require.NoError(t, err)
 			read = append(read, r)
 		}

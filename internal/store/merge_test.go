@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
@@ -74,7 +75,9 @@ func TestMerge_RandomParts(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, items, merged.Succeeded)
 			next := int64(0)
-			for r, err := range s.Results(ctx, in.Output) {
+			for line, err := range s.Lines(ctx, in.Output) {
+				require.NoError(t, err)
+				r, err := results.Parse(line)
 				require.NoError(t, err)
 				require.Equal(t, next, r.Index)
 				require.Equal(t, `"`+owner[r.Index]+`"`, string(r.Value), r.Index)
@@ -146,18 +149,8 @@ func TestMerge_ManyPartsOverS3WithBrokenConnections(t *testing.T) {
 	require.Equal(t, chunks*size, strings.Count(get(t, s, "out"), "\n"))
 }
 
-func TestResults_SaysWhatIsWrong(t *testing.T) {
-	s := open(t, "mem://")
-	put(t, s, "out", `{"index":0,"value":1}`+"\nx\n")
-	var last error
-	count := 0
-	for _, err := range s.Results(t.Context(), "out") {
-		last = err
-		count++
-	}
-	require.Equal(t, 2, count)
-	require.ErrorContains(t, last, "out:2: not a result")
-	for _, err := range s.Results(t.Context(), "none") {
+func TestLines_OfNoFile(t *testing.T) {
+	for _, err := range open(t, "mem://").Lines(t.Context(), "none") {
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -89,25 +88,6 @@ func (s *Store) Lines(ctx context.Context, name string) iter.Seq2[[]byte, error]
 		defer o.Close()
 		for line, err := range results.Lines(o) {
 			if !yield(bytes.TrimSuffix(line, []byte{'\n'}), cmp.Or(err, context.Cause(ctx))) {
-				return
-			}
-		}
-	}
-}
-
-// Results decodes the lines of a results file. Each result is the caller's to keep.
-func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return func(yield func(gpumux.Result, error) bool) {
-		number := 0
-		for line, err := range s.Lines(ctx, name) {
-			number++
-			var r gpumux.Result
-			if err == nil {
-				if r, err = results.Parse(line); err != nil {
-					err = fmt.Errorf("%s:%d: %w", name, number, err)
-				}
-			}
-			if !yield(r, err) || err != nil {
 				return
 			}
 		}

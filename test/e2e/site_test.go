@@ -28,6 +28,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/store"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
@@ -278,7 +279,7 @@ func (s *site) results(sum gpumux.Summary) []gpumux.Result {
 		st, err := store.Open(s.t.Context(), s.store)
 		require.NoError(s.t, err)
 		defer st.Close()
-		for r, err := range st.Results(s.t.Context(), sum.Output) {
+		for r, err := range storetest.Results(s.t.Context(), st, sum.Output) {
 			require.NoError(s.t, err)
 			list = append(list, r)
 		}

@@ -83,7 +83,7 @@ func (s *site) keepResults(output string, wanted func(int64) bool) {
 	require.NoError(s.t, err)
 	defer st.Close()
 	var kept []gpumux.Result
-	for r, err := range st.Results(s.t.Context(), output) {
+	for r, err := range storetest.Results(s.t.Context(), st, output) {
 		require.NoError(s.t, err)
 		if wanted(r.Index) {
 			kept = append(kept, r)

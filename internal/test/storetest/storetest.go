@@ -4,6 +4,8 @@
 package storetest
 
 import (
+	"context"
+	"iter"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,21 @@ func Write(t testing.TB, s *store.Store, folder string, all []gpumux.Result) {
 		require.NoError(t, a.Add(r))
 	}
 	require.NoError(t, a.Flush(t.Context()))
+}
+
+// Results yields what a results file has.
+func Results(ctx context.Context, s *store.Store, name string) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		for line, err := range s.Lines(ctx, name) {
+			var r gpumux.Result
+			if err == nil {
+				r, err = results.Parse(line)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Runs returns all items that have a result in a folder.
