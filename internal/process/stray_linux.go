@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -53,13 +54,12 @@ const exitingFlag = 4
 
 // lives reports whether a process is there and has not begun to end.
 func lives(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // state, ppid, pgrp, session, tty, tpgid, flags
-	if len(fields) < 7 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
 		return false
 	}
-	flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
-	return fields[0][0] != 'Z' && fields[0][0] != 'X' && flags&exitingFlag == 0
+	stat, err := p.Stat()
+	return err == nil && stat.State != "Z" && stat.State != "X" && stat.Flags&exitingFlag == 0
 }
 
 func leads(pid int) bool {
