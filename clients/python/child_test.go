@@ -56,7 +56,7 @@ def item(method):
     return found
 `), 0o644))
 	p := launch(t)
-	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "item", Target: "tasks.py:item", Dir: dir, Slot: "gpu/0", Device: "GPU-a",
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: wire.Version, Task: "item", Target: "tasks.py:item", Dir: dir, Slot: "gpu/0", Device: "GPU-a",
 		Memory: 5 << 30, Room: 4 << 30, Mode: gpumux.ModePersistent}))
 	require.IsType(t, wire.ProcessHello{}, p.Next())
 	require.IsType(t, wire.Ready{}, p.Next())

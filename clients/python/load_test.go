@@ -45,7 +45,7 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 			require.Equal(t, c.batch, ready.Batch)
 			require.Equal(t, c.want, strings.Join(p.Values("1", "2", "3", "4"), " "))
 			require.Equal(t, c.want, strings.Join(p.Values("1", "2", "3", "4"), " "), "a second run")
-			require.NoError(t, p.Write(wire.Stop{}))
+			require.NoError(t, p.Conn.Send(wire.Stop{}))
 			require.Zero(t, p.Exit())
 		})
 	}

@@ -68,7 +68,7 @@ func greet(t *testing.T, dir, target string) *wiretest.Process {
 	require.Regexp(t, `^python 3\.\d+\.\d+$`, hello.Runtime)
 	dir, err := filepath.Abs(filepath.Join("testdata", dir))
 	require.NoError(t, err)
-	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir,
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir,
 		Slot: "gpu/3", Device: "CPU", Memory: 1 << 30, Mode: gpumux.ModePersistent}))
 	return p
 }
@@ -89,14 +89,14 @@ func quote(text string) string {
 func TestProcess_RefusesAnotherVersion(t *testing.T) {
 	p := launch(t)
 	require.IsType(t, wire.ProcessHello{}, p.Next())
-	require.NoError(t, p.Write(wire.Hello{Version: 2}))
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: 2}))
 	require.Equal(t, 64, p.Exit())
 	require.Equal(t, "gpumux: this runtime speaks wire version 1, the worker version 2; use the runtime that the worker installs\n", p.Printed())
 }
 
 func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	p := start(t, "kinds.py:plain")
-	require.NoError(t, p.Write(wire.ProcessHello{Version: 1}))
+	require.NoError(t, p.Conn.Send(wire.ProcessHello{Version: 1}))
 	require.Equal(t, 64, p.Exit())
 	require.Contains(t, p.Printed(), "gpumux: the worker says 'hello' where only run, cancel and stop can come")
 
@@ -109,7 +109,7 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 
 func TestProcess_StopAndEndOfStream(t *testing.T) {
 	p := start(t, "kinds.py:plain")
-	require.NoError(t, p.Write(wire.Stop{}))
+	require.NoError(t, p.Conn.Send(wire.Stop{}))
 	require.Zero(t, p.Exit())
 
 	p = start(t, "kinds.py:plain")

@@ -100,16 +100,16 @@ func TestConcurrent_CancelsRuns(t *testing.T) {
 	for range 4 {
 		require.IsType(t, wire.ProgressReport{}, p.Next(), "four run")
 	}
-	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{1, 3}}))
+	require.NoError(t, p.Conn.Send(wire.Cancel{Runs: []int64{1, 3}}))
 	require.Equal(t, wire.Canceled{Runs: []int64{1, 3}}, p.Next())
 	require.Equal(t, "a b c", strings.Join(strings.Fields(p.Printed()), " "), "each was told, and what waited has not begun")
 	p.Send(1, `"stubborn"`)
 	require.IsType(t, wire.ProgressReport{}, p.Next())
-	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{4}}))
+	require.NoError(t, p.Conn.Send(wire.Cancel{Runs: []int64{4}}))
 	p.Send(1, `"opens"`)
 	got := []wire.Message{p.Next(), p.Next(), p.Next()}
 	require.Contains(t, got, wire.Canceled{Runs: []int64{4}})
-	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{2}}))
+	require.NoError(t, p.Conn.Send(wire.Cancel{Runs: []int64{2}}))
 	require.Equal(t, wire.Canceled{Runs: []int64{2}}, p.Next(), "it was answered, and nothing runs")
 	require.Equal(t, `"later"`, p.Values(`"later"`)[0])
 }
@@ -166,13 +166,13 @@ func TestConcurrent_FilesOfEachItem(t *testing.T) {
 	p := start(t, "together.py:saves")
 	folder := t.TempDir()
 	p.Run++
-	require.NoError(t, p.Write(wire.Run{Run: 1, Attempts: 1, Folder: folder,
+	require.NoError(t, p.Conn.Send(wire.Run{Run: 1, Attempts: 1, Folder: folder,
 		Items: []json.RawMessage{json.RawMessage(`"a"`), json.RawMessage(`"bad"`), json.RawMessage(`"c"`)}}))
 	for range 3 {
 		message := p.Next()
 		if fault, raised := message.(wire.Fault); raised {
 			require.Equal(t, 1, fault.N)
-			require.NoError(t, p.Write(wire.Next{}))
+			require.NoError(t, p.Conn.Send(wire.Next{}))
 			require.NoDirExists(t, filepath.Join(folder, "1-1"))
 			continue
 		}
@@ -197,7 +197,7 @@ func TestManaged_EnteredAndLeft(t *testing.T) {
 				status, printed := 0, "served\nleft (None, None, None) True\n"
 				switch end {
 				case "stop":
-					require.NoError(t, p.Write(wire.Stop{}))
+					require.NoError(t, p.Conn.Send(wire.Stop{}))
 				case "end of stream":
 					require.NoError(t, p.Close())
 					p.Cmd.Wait()
@@ -227,7 +227,7 @@ func TestManaged_ExitThatFails(t *testing.T) {
 				p := start(t, "managed.py:Leaves")
 				require.Equal(t, "null", p.Values(quote(how))[0])
 				if status == 0 {
-					require.NoError(t, p.Write(wire.Stop{}))
+					require.NoError(t, p.Conn.Send(wire.Stop{}))
 				} else {
 					require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 				}
@@ -242,7 +242,7 @@ func TestManaged_ExitThatFails(t *testing.T) {
 func TestManaged_ExitThatHangs(t *testing.T) {
 	p := start(t, "managed.py:Leaves")
 	require.Equal(t, "null", p.Values(`"hangs"`)[0])
-	require.NoError(t, p.Write(wire.Stop{}))
+	require.NoError(t, p.Conn.Send(wire.Stop{}))
 	require.Eventually(t, func() bool { return p.Printed() == "leaving\n" }, time.Minute, time.Millisecond)
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 143, p.Exit())

@@ -23,7 +23,7 @@ func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
 	require.IsType(t, wire.ProcessHello{}, p.Next())
 	dir, err := filepath.Abs("testdata/tasks")
 	require.NoError(t, err)
-	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Target: "kinds.py:plain", Dir: dir, Slot: "cpu/0", Device: "CPU",
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: wire.Version, Target: "kinds.py:plain", Dir: dir, Slot: "cpu/0", Device: "CPU",
 		Mode: gpumux.ModePersistent, Board: wire.BoardSize}))
 	require.IsType(t, wire.Ready{}, p.Next())
 	require.Equal(t, []string{"2", "4", "6"}, p.Values("1", "2", "3"))

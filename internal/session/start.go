@@ -123,14 +123,14 @@ func connected(task launch.Task, o Options) (p *Session, files []*os.File, err e
 		if err != nil {
 			return nil, nil, err
 		}
-		p.conn = wire.NewWorker(ours)
+		p.conn = wire.New(ours)
 		return p, theirs, nil
 	}
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
 	}
-	p.conn, files = wire.NewWorker(ours), []*os.File{theirs}
+	p.conn, files = wire.New(ours), []*os.File{theirs}
 	if o.Single {
 		// Single results need no board.
 		return p, files, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/internal/wire"
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 )
 
 // onBoard is a stand whose task sends no message about results. The worker must find them
@@ -223,7 +223,7 @@ func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 // scribble is the part of faulty that breaks the board. It returns whether it knows the
 // way how.
 func scribble(how string, say func(header, body string)) bool {
-	board := os.NewFile(wire.BoardDescriptor, "board")
+	board := os.NewFile(wiretest.BoardDescriptor, "board")
 	post := func(end uint64, record []byte) {
 		board.WriteAt(record, 64)
 		board.WriteAt(binary.LittleEndian.AppendUint64(nil, end), 0)

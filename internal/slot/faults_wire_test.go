@@ -1,7 +1,6 @@
 package slot_test
 
 import (
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,18 +16,16 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/wiretest"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
 // faulty is a task process that speaks the wire by hand and breaks it in the way that
 // FAULTY names.
 func faulty() {
-	file := os.NewFile(wire.Descriptor, "wire")
-	worker := wire.NewProcess(file)
-	say := func(header, body string) {
-		text := header + "\n" + body
-		file.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
-	}
+	file := os.NewFile(wiretest.Descriptor, "wire")
+	worker := wiretest.Peer{Stream: file}
+	say := func(header, body string) { _ = worker.Say(header, body) }
 	forever := func() { time.Sleep(10 * time.Minute) }
 	const hello, ready = `{"type":"hello","version":1,"pid":1}`, `{"type":"ready"}`
 	one := func(run, n string) { say(`{"type":"results","run":`+run+`,"n":`+n+`,"sizes":[1],"busy":[0]}`, "7") }

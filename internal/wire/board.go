@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// BoardDescriptor is the number under which a task process inherits its board.
-	BoardDescriptor = 4
 	// BoardSize is a board's size in bytes.
 	BoardSize = boardHead + 1<<20
 	// boardHead is where records begin, behind the offsets of what is published and read.

@@ -18,15 +18,12 @@ import (
 // keepBytes is the largest write buffer that is kept for the next message.
 const keepBytes = 2 << 20
 
-// Conn is one end of the wire. One goroutine may Read while any number Write.
+// Conn is the worker's end of the wire. One goroutine may Read while any number Send.
 //
-// A message that was read belongs to the caller: its items and values are slices of a
-// frame that nothing else uses. Write keeps nothing of its message.
+// A message that was read belongs to the caller: its values are slices of a frame that
+// nothing else uses. Send keeps nothing of its message.
 type Conn struct {
 	stream io.ReadWriteCloser
-	// parsers read what the other side says.
-	other   string
-	parsers map[string]parser
 
 	// Only the reading goroutine uses these.
 	reader  *bufio.Reader
@@ -39,14 +36,9 @@ type Conn struct {
 	backlog [][]byte
 }
 
-// NewWorker is the worker's end: it reads what a task process says.
-func NewWorker(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, other: "a task process", parsers: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
-}
-
-// NewProcess is the task process's end: it reads what a worker says.
-func NewProcess(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, other: "a worker", parsers: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
+// New is the worker's end of a stream to a task process.
+func New(stream io.ReadWriteCloser) *Conn {
+	return &Conn{stream: stream, reader: bufio.NewReaderSize(stream, 64<<10)}
 }
 
 // Close closes the stream, which ends a Read in progress.
@@ -81,9 +73,9 @@ func (c *Conn) Read() (Message, error) {
 			Version, head.Version)
 	}
 	c.greeted = true
-	parse := c.parsers[head.Type]
+	parse := parsers[head.Type]
 	if parse == nil {
-		return nil, broken("%s cannot say %q; it says %s", c.other, head.Type, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
+		return nil, broken("a task process cannot say %q; it says %s", head.Type, strings.Join(slices.Sorted(maps.Keys(parsers)), ", "))
 	}
 	m, err := parse(frame[:line], frame[line+1:])
 	if err != nil {
@@ -114,20 +106,9 @@ func (c *Conn) frame() ([]byte, error) {
 	return frame, nil
 }
 
-// Write sends one message whole, or refuses it before anything is sent. It waits until
-// the other side has room for it.
-func (c *Conn) Write(m Message) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	frame, err := c.encode(m)
-	if err == nil {
-		_, err = c.stream.Write(frame)
-	}
-	return err
-}
-
-// Send is Write without the wait: what the other side has no room for follows when it
-// reads. Errors of the stream are for Read to find. A Conn that Sends does not Write.
+// Send sends one message whole, or refuses it before anything is sent. It does not wait:
+// what the other side has no room for follows when it reads. Errors of the stream are for
+// Read to find.
 func (c *Conn) Send(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

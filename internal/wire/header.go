@@ -12,11 +12,7 @@ import (
 // the same version may add some.
 type parser func(line, body []byte) (Message, error)
 
-var fromWorker = map[string]parser{
-	"hello": plain[Hello], "run": parseRun, "next": plain[Next], "cancel": plain[Cancel], "stop": plain[Stop],
-}
-
-var fromProcess = map[string]parser{
+var parsers = map[string]parser{
 	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
 	"canceled": plain[Canceled], "progress": plain[ProgressReport], "cap": plain[Cap],
 }
@@ -39,70 +35,46 @@ func plain[M Message](line, body []byte) (Message, error) {
 	return m, check(m)
 }
 
-func parseRun(line, body []byte) (Message, error) {
-	var m Run
-	err := decode(line, &m)
-	if err == nil {
-		m.Items, err = split("run", m.Sizes, body)
-	}
-	m.Sizes = nil
-	return m, cmp.Or(err, check(m))
-}
-
+// parseResults cuts the body into the values that sizes tell.
 func parseResults(line, body []byte) (Message, error) {
 	var m Results
-	err := decode(line, &m)
-	if err == nil {
-		m.Values, err = split("results", m.Sizes, body)
+	if err := decode(line, &m); err != nil {
+		return nil, err
 	}
-	m.Sizes = nil
-	return m, cmp.Or(err, check(m))
-}
-
-// split cuts the body into the values that sizes tells.
-func split(kind string, sizes []int, body []byte) ([]json.RawMessage, error) {
-	values, rest := make([]json.RawMessage, len(sizes)), body
-	for i, size := range sizes {
+	m.Values = nil // whatever the header says
+	rest := body
+	for i, size := range m.Sizes {
 		if size <= 0 {
-			return nil, broken("%s: sizes[%d] is %d; a JSON value has at least one byte", kind, i, size)
+			return nil, broken("results: sizes[%d] is %d; a JSON value has at least one byte", i, size)
 		}
 		if size > len(rest) {
-			return nil, broken("%s: the body has %d bytes, sizes[%d] reaches beyond them", kind, len(body), i)
+			return nil, broken("results: the body has %d bytes, sizes[%d] reaches beyond them", len(body), i)
 		}
-		values[i], rest = rest[:size:size], rest[size:]
+		m.Values, rest = append(m.Values, rest[:size:size]), rest[size:]
 	}
 	if len(rest) > 0 {
-		return nil, broken("%s: the body has %d bytes more than sizes tell", kind, len(rest))
+		return nil, broken("results: the body has %d bytes more than sizes tell", len(rest))
 	}
-	return values, nil
+	m.Sizes = nil
+	return m, check(m)
 }
 
 // appendHeader appends m's header line to b and returns the body. A header is the JSON of
-// its message with the type before it. Run and Results have their values in the body, and
-// the sizes of these in the header.
-func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
-	var fields any = m
-	switch m := m.(type) {
-	case Run:
-		if err := m.check(); err != nil {
+// its message with the type before it. A Run has its items in the body, and the sizes of
+// these in the header.
+func appendHeader(b []byte, m Message) (head []byte, items []json.RawMessage, err error) {
+	if run, ok := m.(Run); ok {
+		if err := run.check(); err != nil {
 			return nil, nil, err
 		}
-		m.Attempts = max(1, m.Attempts)
-		bodies, m.Items, m.Sizes = m.Items, nil, sizes(m.Items)
-		fields = m
-	case Results:
-		if err := m.check(); err != nil {
-			return nil, nil, err
+		run.Attempts = max(1, run.Attempts)
+		items, run.Items, run.Sizes = run.Items, nil, make([]int, len(run.Items))
+		for i, item := range items {
+			run.Sizes[i] = len(item)
 		}
-		bodies, m.Values, m.Sizes = m.Values, nil, sizes(m.Values)
-		fields = m
+		m = run
 	}
-	for i, v := range bodies {
-		if len(v) == 0 {
-			return nil, nil, broken("%s: value %d is empty; a JSON value has at least one byte", m.kind(), i)
-		}
-	}
-	line, err := text.Marshal(fields)
+	line, err := text.Marshal(m)
 	if err != nil {
 		return nil, nil, broken("%s: %v", m.kind(), err)
 	}
@@ -110,21 +82,11 @@ func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, e
 	if len(line) > len("{}") {
 		b = append(b, ',')
 	}
-	return append(append(b, line[1:]...), '\n'), bodies, nil
-}
-
-func sizes(values []json.RawMessage) []int {
-	list := make([]int, len(values))
-	for i, v := range values {
-		list[i] = len(v)
-	}
-	return list
+	return append(append(b, line[1:]...), '\n'), items, nil
 }
 
 func check(m Message) error {
 	switch m := m.(type) {
-	case Run:
-		return cmp.Or(checkPosition(m, m.Run, 0), m.check())
 	case Ready:
 		if m.Batch < 0 || m.Concurrent < 0 || m.Batch > 0 && m.Concurrent > 0 {
 			return broken("ready: batch is %d and concurrent %d; one of them may be more than 0", m.Batch, m.Concurrent)
@@ -148,6 +110,11 @@ func check(m Message) error {
 func (r *Run) check() error {
 	if cmp.Or(len(r.Kinds), len(r.Items)) != len(r.Items) {
 		return broken("run: %d items but %d entries in kinds", len(r.Items), len(r.Kinds))
+	}
+	for i, item := range r.Items {
+		if len(item) == 0 {
+			return broken("run: item %d is empty; a JSON value has at least one byte", i)
+		}
 	}
 	for i, kind := range r.Kinds {
 		if kind != JSON && kind != Array && kind != Mixed {

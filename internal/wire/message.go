@@ -12,8 +12,6 @@ const (
 	Version = 1
 	// MaxFrame is the most bytes that one frame may hold, without its length.
 	MaxFrame = 1 << 30
-	// Descriptor is the number under which a task process inherits its end of the socket.
-	Descriptor = 3
 )
 
 // Message is one of Hello, Run, Next, Cancel and Stop (from the worker), or one of

@@ -10,7 +10,7 @@ import (
 )
 
 // Pair makes the two ends of a wire: the worker's, and the one that the process inherits
-// as Descriptor. Neither leaks into other processes. The caller closes process once it
+// as descriptor 3. Neither leaks into other processes. The caller closes process once it
 // has started; otherwise the stream never ends.
 func Pair() (worker net.Conn, process *os.File, err error) {
 	// The lock keeps a process that starts now from inheriting the ends.

@@ -43,7 +43,7 @@ func greet(t *testing.T, target string) *wiretest.Process {
 	require.Regexp(t, `^R \d+\.\d+\.\d+$`, hello.Runtime)
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
-	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir, Slot: "gpu/3", Device: "GPU-1",
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir, Slot: "gpu/3", Device: "GPU-1",
 		Memory: 1 << 30, Room: 1 << 29, Mode: gpumux.ModePersistent}))
 	return p
 }
@@ -59,12 +59,12 @@ func start(t *testing.T, function string) *wiretest.Process {
 func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	p := launch(t)
 	require.IsType(t, wire.ProcessHello{}, p.Next())
-	require.NoError(t, p.Write(wire.Hello{Version: 2}))
+	require.NoError(t, p.Conn.Send(wire.Hello{Version: 2}))
 	require.Equal(t, 64, p.Exit())
 	require.Contains(t, p.Printed(), "gpumux: this runtime speaks wire version 1, the worker version 2;")
 
 	p = start(t, "echo")
-	require.NoError(t, p.Write(wire.ProcessHello{Version: 1}))
+	require.NoError(t, p.Conn.Send(wire.ProcessHello{Version: 1}))
 	require.Equal(t, 64, p.Exit())
 	require.Contains(t, p.Printed(), "the worker says hello where only run and stop can come")
 
@@ -81,7 +81,7 @@ func TestProcess_StopAndEndOfStream(t *testing.T) {
 	p := start(t, "echo")
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, "1", p.Do(1, "1")[0].Value, "SIGINT is not for it")
-	require.NoError(t, p.Write(wire.Stop{}))
+	require.NoError(t, p.Conn.Send(wire.Stop{}))
 	require.Zero(t, p.Exit())
 
 	p = start(t, "echo")

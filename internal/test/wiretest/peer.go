@@ -1,7 +1,10 @@
 package wiretest
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -12,18 +15,82 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
+// A task process inherits its end of the wire and its board under these numbers.
+const Descriptor, BoardDescriptor = 3, 4
+
+// Peer is the process's end of a wire. It takes the worker at its word.
+type Peer struct{ Stream io.ReadWriter }
+
+// Read is the next message of the worker: a Hello, Run, Next, Cancel or Stop.
+func (p Peer) Read() (wire.Message, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(p.Stream, size[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(p.Stream, frame); err != nil {
+		return nil, err
+	}
+	line, body, _ := bytes.Cut(frame, []byte{'\n'})
+	var head struct{ Type string }
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, err
+	}
+	switch head.Type {
+	case "hello":
+		return headed[wire.Hello](line)
+	case "run":
+		run, err := headed[wire.Run](line)
+		for _, size := range run.Sizes {
+			run.Items, body = append(run.Items, body[:size:size]), body[size:]
+		}
+		return run, err
+	case "next":
+		return wire.Next{}, nil
+	case "cancel":
+		return headed[wire.Cancel](line)
+	}
+	return wire.Stop{}, nil
+}
+
+func headed[M any](line []byte) (m M, err error) { return m, json.Unmarshal(line, &m) }
+
+// Say sends a header, of which the type is one field, and a body.
+func (p Peer) Say(header, body string) error {
+	text := header + "\n" + body
+	_, err := p.Stream.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
+}
+
+// say sends a message that has no body.
+func (p Peer) say(kind string, m wire.Message) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return err
+	}
+	fields["type"] = kind
+	if line, err = json.Marshal(fields); err != nil {
+		return err
+	}
+	return p.Say(string(line), "")
+}
+
 // Serve is the other side, a task process in Go that keeps to docs/wire.md without the
 // board. It returns nil when the worker says stop or is gone.
 func Serve(answer func(item json.RawMessage) (json.RawMessage, error)) error {
 	signal.Ignore(syscall.SIGINT)
-	file := os.NewFile(wire.Descriptor, "wire")
+	file := os.NewFile(Descriptor, "wire")
 	socket, err := net.FileConn(file)
 	if err != nil {
 		return err
 	}
 	file.Close()
-	conn := wire.NewProcess(socket)
-	if err := conn.Write(wire.ProcessHello{Version: wire.Version, PID: os.Getpid(), Runtime: runtime.Version()}); err != nil {
+	conn := Peer{socket}
+	if err := conn.say("hello", wire.ProcessHello{Version: wire.Version, PID: os.Getpid(), Runtime: runtime.Version()}); err != nil {
 		return err
 	}
 	var runs []wire.Run // not yet answered
@@ -37,9 +104,9 @@ func Serve(answer func(item json.RawMessage) (json.RawMessage, error)) error {
 		switch m := m.(type) {
 		case wire.Hello:
 			if m.Board > 0 {
-				syscall.Close(wire.BoardDescriptor)
+				syscall.Close(BoardDescriptor)
 			}
-			err = conn.Write(wire.Ready{})
+			err = conn.say("ready", wire.Ready{})
 		case wire.Run:
 			runs = append(runs, m)
 		case wire.Next:
@@ -52,9 +119,7 @@ func Serve(answer func(item json.RawMessage) (json.RawMessage, error)) error {
 				n, runs = 0, runs[1:]
 				continue
 			}
-			reply := answered(runs[0], n, answer)
-			_, stopped = reply.(wire.Fault)
-			err = conn.Write(reply)
+			stopped, err = conn.answer(runs[0], n, answer)
 			n++
 		}
 		if err != nil {
@@ -63,14 +128,16 @@ func Serve(answer func(item json.RawMessage) (json.RawMessage, error)) error {
 	}
 }
 
-func answered(run wire.Run, n int, answer func(json.RawMessage) (json.RawMessage, error)) wire.Message {
+// answer answers an item. It stops after a fault.
+func (p Peer) answer(run wire.Run, n int, answer func(json.RawMessage) (json.RawMessage, error)) (stopped bool, err error) {
 	for attempt := 1; ; attempt++ {
 		value, err := answer(run.Items[n])
 		if err == nil {
-			return wire.Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{0}, Attempts: []int{attempt}}
+			header := fmt.Sprintf(`{"type":"results","run":%d,"n":%d,"sizes":[%d],"busy":[0],"attempts":[%d]}`, run.Run, n, len(value), attempt)
+			return false, p.Say(header, string(value))
 		}
 		if attempt >= run.Attempts {
-			return wire.Fault{Run: run.Run, N: n, Attempts: attempt, Raised: wire.Raised{Class: "error", Message: err.Error()}}
+			return true, p.say("fault", wire.Fault{Run: run.Run, N: n, Attempts: attempt, Raised: wire.Raised{Class: "error", Message: err.Error()}})
 		}
 	}
 }

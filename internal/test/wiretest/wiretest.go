@@ -36,7 +36,7 @@ type Process struct {
 // the files.
 func Start(t *testing.T, near io.ReadWriteCloser, files []*os.File, cmd *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{Conn: wire.NewWorker(near), Cmd: cmd, t: t, output: filepath.Join(t.TempDir(), "output")}
+	p := &Process{Conn: wire.New(near), Cmd: cmd, t: t, output: filepath.Join(t.TempDir(), "output")}
 	output, err := os.OpenFile(p.output, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	require.NoError(t, err)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, files
@@ -75,7 +75,7 @@ func (p *Process) Send(attempts int, items ...string) {
 	for _, item := range items {
 		r.Items = append(r.Items, json.RawMessage(item))
 	}
-	require.NoError(p.t, p.Write(r))
+	require.NoError(p.t, p.Conn.Send(r))
 }
 
 // Answer is what an item came to: a value, or its fault.
@@ -136,7 +136,7 @@ func (p *Process) read() (n int, answers []Answer) {
 		return m.N, answers
 	case wire.Fault:
 		require.Equal(p.t, p.Run, m.Run)
-		require.NoError(p.t, p.Write(wire.Next{}))
+		require.NoError(p.t, p.Conn.Send(wire.Next{}))
 		return m.N, []Answer{{Fault: &m.Raised, Attempts: max(1, m.Attempts), Out: m.Out}}
 	default:
 		require.Fail(p.t, "unexpected message", "%#v", m)
