@@ -43,7 +43,7 @@ internal/fleet                   . codec internal/contract internal/names
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot
-workers/config                   . gpu internal/contract internal/launch internal/names internal/sharing internal/strict
+workers/config                   . gpu internal/contract internal/launch internal/names internal/sharing internal/strict internal/text
 internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            internal/calls internal/launch internal/mps internal/slot internal/test/rig
 internal/slot                    . internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire

@@ -26,7 +26,6 @@ func FieldOf(item json.RawMessage, name string) (found json.RawMessage) {
 
 // CheckField checks that the first item has the field that is to be the key of items.
 func CheckField(first json.RawMessage, name string) error {
-	const shown = 20
 	var names []string
 	if !EachField(first, func(field string, _ []byte) bool { names = append(names, field); return true }) {
 		return fmt.Errorf("%q is no field: the first item is no object but %s", name, Beginning(first))
@@ -34,13 +33,19 @@ func CheckField(first json.RawMessage, name string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	if len(names) > shown {
-		names = append(names[:shown], "…")
+	return fmt.Errorf("the first item has no field %q; it has %s", name, List(names))
+}
+
+// List writes names for people, the first twenty of them.
+func List(names []string) string {
+	const shown = 20
+	switch n := len(names); {
+	case n == 0:
+		return "none"
+	case n > shown:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), n-shown)
 	}
-	if len(names) == 0 {
-		names = []string{"none"}
-	}
-	return fmt.Errorf("the first item has no field %q; it has %s", name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // EachField calls f with the fields of an object until it returns false. It reports

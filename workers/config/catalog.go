@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Catalog is all that a worker runs. A map's task is only ever looked up here, so no
@@ -42,7 +43,7 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 	return launch.Task{}, &gpumux.Fault{
 		Kind: gpumux.FaultBadInput, Op: "start", Task: name,
 		Hint:    "name the task in the worker's file, or use one of these",
-		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
+		Message: fmt.Sprintf("no task %q; this worker has %s", name, text.List(known)),
 	}
 }
 
@@ -113,16 +114,4 @@ func (c *Catalog) Modes() map[string]gpumux.Mode {
 		}
 	}
 	return modes
-}
-
-// list writes names for people, the first twenty of them.
-func list(names []string) string {
-	const shown = 20
-	switch n := len(names); {
-	case n == 0:
-		return "none"
-	case n > shown:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), n-shown)
-	}
-	return strings.Join(names, ", ")
 }

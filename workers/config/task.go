@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/strict"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Task says how one task is run: exactly one of the first five fields is set.
@@ -263,9 +264,9 @@ func checkPython(at string, task launch.Task, r *report) {
 		}
 		return
 	}
-	path, text, ok := source(at, file, task, r)
-	if first, _, _ := strings.Cut(function, "."); ok && !strings.Contains(text, first) {
-		r.add(at, "%s has no function %s; it has %s", path, first, list(functions(text)))
+	path, code, ok := source(at, file, task, r)
+	if first, _, _ := strings.Cut(function, "."); ok && !strings.Contains(code, first) {
+		r.add(at, "%s has no function %s; it has %s", path, first, text.List(functions(code)))
 	}
 }
 
