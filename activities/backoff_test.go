@@ -20,7 +20,7 @@ type raising struct {
 	ran      []int64
 }
 
-func (r *raising) Run(ctx context.Context, call Call, work calls.Work) error {
+func (r *raising) Run(ctx context.Context, call calls.Call, work calls.Work) error {
 	r.attempts = append(r.attempts, call.Attempts)
 	for item, err := range work.Items() {
 		if err != nil {
@@ -31,7 +31,7 @@ func (r *raising) Run(ctx context.Context, call Call, work calls.Work) error {
 		if item.Index%2 == 1 {
 			result = gpumux.Result{Index: item.Index, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "odd", Attempts: 1}}
 		}
-		work.Done(Done{Result: result})
+		work.Done(calls.Done{Result: result})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -85,7 +85,7 @@ func indices(runs contract.Runs) (all []int64) {
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
-	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Attempts: 1}}})
+	_, later, _ := l.add(calls.Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Attempts: 1}}})
 	require.True(t, later)
 	m := l.snapshot("")
 	spans, _, _ := nextOf(recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))

@@ -17,14 +17,14 @@ import (
 // far is a Runner whose slot comes free late. It notes when.
 type far struct{ free time.Time }
 
-func (f *far) Run(_ context.Context, call Call, work calls.Work) error {
+func (f *far) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	time.Sleep(300 * time.Millisecond)
 	f.free = time.Now()
 	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 // full is a Runner whose slots all stay busy.
 type full struct{}
 
-func (full) Run(_ context.Context, call Call, work calls.Work) error {
+func (full) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	if call.Patience == 0 {
 		panic("it would wait for ever")
 	}

@@ -215,7 +215,7 @@ func (a *attempt) runItems() error {
 	}
 }
 
-func (a *attempt) runCall(run contract.Runs, call Call) error {
+func (a *attempt) runCall(run contract.Runs, call calls.Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
 	c := a.chunk
@@ -285,7 +285,7 @@ func (a *attempt) arraysAt(index int64) []byte {
 
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
 
-func (s *stretch) Done(done Done) {
+func (s *stretch) Done(done calls.Done) {
 	result, later, ended := s.ledger.add(done)
 	if at, ok := s.ledger.board.at(result.Index); ok && s.arrays != nil {
 		s.chunk.Items[at], s.arrays[at] = nil, nil

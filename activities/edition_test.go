@@ -18,10 +18,10 @@ import (
 // coded is a Runner whose code has an edition.
 type coded struct {
 	edition string
-	calls   []Call
+	calls   []calls.Call
 }
 
-func (c *coded) Run(_ context.Context, call Call, work calls.Work) error {
+func (c *coded) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	c.calls = append(c.calls, call)
 	if call.Edition != "" && call.Edition != c.edition {
 		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Task: "coded", Edition: c.edition, Message: "the code is another"}
@@ -33,7 +33,7 @@ func (c *coded) Run(_ context.Context, call Call, work calls.Work) error {
 		if err != nil {
 			return err
 		}
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func TestRunChunk_TakesAnyEdition(t *testing.T) {
 // changing is a Runner whose code changes while a process starts.
 type changing struct{}
 
-func (changing) Run(context.Context, Call, calls.Work) error {
+func (changing) Run(context.Context, calls.Call, calls.Work) error {
 	return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "bbbbbb", Message: "the code is another"}
 }
 
@@ -154,7 +154,7 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 // unstarting is a Runner for which no process starts.
 type unstarting struct{ kind gpumux.FaultKind }
 
-func (u unstarting) Run(context.Context, Call, calls.Work) error {
+func (u unstarting) Run(context.Context, calls.Call, calls.Work) error {
 	return &gpumux.Fault{Kind: u.kind, Op: "start", Message: "no process"}
 }
 

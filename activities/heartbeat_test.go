@@ -20,13 +20,13 @@ import (
 // lasting takes so long for every item.
 type lasting time.Duration
 
-func (r lasting) Run(_ context.Context, call Call, work calls.Work) error {
+func (r lasting) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(r))
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type mortal struct {
 	patience []time.Duration
 }
 
-func (m *mortal) Run(_ context.Context, call Call, work calls.Work) error {
+func (m *mortal) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	m.patience = append(m.patience, call.Patience)
 	for item, err := range work.Items() {
 		if err != nil {
@@ -38,7 +38,7 @@ func (m *mortal) Run(_ context.Context, call Call, work calls.Work) error {
 			return fault
 		}
 		m.ran = append(m.ran, item.Index)
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

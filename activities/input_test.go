@@ -36,7 +36,7 @@ func (r registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) 
 // untouched is a Runner that nobody may ask for a slot.
 type untouched struct{ t *testing.T }
 
-func (u untouched) Run(context.Context, Call, calls.Work) error {
+func (u untouched) Run(context.Context, calls.Call, calls.Work) error {
 	u.t.Error("a slot was asked for")
 	return errors.New("asked")
 }

@@ -26,7 +26,7 @@ type keeping struct {
 	placed bool
 }
 
-func (k *keeping) Run(ctx context.Context, call Call, work calls.Work) error {
+func (k *keeping) Run(ctx context.Context, call calls.Call, work calls.Work) error {
 	k.placed = call.Files
 	for item, err := range work.Items() {
 		if err != nil {
@@ -39,7 +39,7 @@ func (k *keeping) Run(ctx context.Context, call Call, work calls.Work) error {
 			}
 			result.Files = []string{"a.txt"}
 		}
-		work.Done(Done{Result: result})
+		work.Done(calls.Done{Result: result})
 	}
 	return nil
 }

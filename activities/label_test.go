@@ -20,7 +20,7 @@ import (
 // process dies with item 2.
 type ahead struct{}
 
-func (ahead) Run(_ context.Context, call Call, work calls.Work) error {
+func (ahead) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	var items []calls.Item
 	for item, err := range work.Items() {
 		if err != nil {
@@ -32,7 +32,7 @@ func (ahead) Run(_ context.Context, call Call, work calls.Work) error {
 		if item.Index == 2 {
 			return &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "died", Alone: call.Clean}
 		}
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

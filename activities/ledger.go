@@ -152,7 +152,7 @@ func (l *ledger) fitting() int64 {
 // half of those that are searched, or all up to the next suspect. A suspect that has run
 // out of memory alone gets a whole device. There are no items when all are done, the
 // chunk's time is over, or more items failed than may.
-func (l *ledger) next() (run contract.Runs, call Call) {
+func (l *ledger) next() (run contract.Runs, call calls.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.began.IsZero() && l.process.Concurrent == 0 {
@@ -230,7 +230,7 @@ func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, o
 // add books a finished item, and returns its result as it is kept. It returns later where
 // the item raised and is tried again after a pause, and ended where it was one failure
 // too many.
-func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
+func (l *ledger) add(done calls.Done) (r gpumux.Result, later, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit.note()

@@ -302,7 +302,7 @@ func TestLedger_BusyOfItemsAtTheSameTime(t *testing.T) {
 	for i := range int64(2) {
 		_, _, err := l.take(i, nil)
 		require.NoError(t, err)
-		l.add(Done{Result: value(i), Busy: time.Second, Concurrent: true})
+		l.add(calls.Done{Result: value(i), Busy: time.Second, Concurrent: true})
 	}
 	l.limit.after = time.Nanosecond
 	l.next()

@@ -22,10 +22,10 @@ import (
 // eager takes two items before it runs the first, as slots do.
 type eager struct{}
 
-func (eager) Run(_ context.Context, call Call, work calls.Work) error {
+func (eager) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	var held []calls.Item
 	run := func() {
-		work.Done(Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
 		held = held[1:]
 	}
 	for item, err := range work.Items() {

@@ -86,13 +86,6 @@ func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, wanted string
 	return retry(fault, min(elsewhereDelay, retryDelay<<min(tries, 6)))
 }
 
-type (
-	// Call asks for a task over items in one slot.
-	Call = calls.Call
-	// Done is a finished item.
-	Done = calls.Done
-)
-
 // ErrBusy ends a call that got no slot within its Patience.
 var ErrBusy = errors.New("no slot of the worker became free in time")
 
@@ -103,5 +96,5 @@ type Runner interface {
 	// blame, otherwise the first item without a result is; no later item has run, and with
 	// an Edition that is the one which is there instead of the call's. When ctx ends, the
 	// process is gone before Run returns.
-	Run(ctx context.Context, call Call, work calls.Work) error
+	Run(ctx context.Context, call calls.Call, work calls.Work) error
 }

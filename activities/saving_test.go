@@ -24,14 +24,14 @@ import (
 // swelling returns a megabyte for every item.
 type swelling struct{ ran atomic.Int64 }
 
-func (s *swelling) Run(_ context.Context, call Call, work calls.Work) error {
+func (s *swelling) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	value := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
 		s.ran.Add(1)
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: value}})
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type dying struct {
 	ran   []int64
 }
 
-func (d *dying) Run(_ context.Context, call Call, work calls.Work) error {
+func (d *dying) Run(_ context.Context, call calls.Call, work calls.Work) error {
 	count := 0
 	for item, err := range work.Items() {
 		if err != nil {
@@ -32,7 +32,7 @@ func (d *dying) Run(_ context.Context, call Call, work calls.Work) error {
 			return &gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "run", Message: "gone"}
 		}
 		d.ran = append(d.ran, item.Index)
-		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ func (w *Worker) followBacklog(ctx context.Context) {
 		for _, pool := range w.config.Backlog {
 			if b := all[pool]; err == nil && (silent == nil || b.Items > had[pool].Items) {
 				had[pool] = b
-				w.metrics.Backlog(pool, b.Items, b.Seconds)
+				w.metrics.backlog.WithLabelValues(pool).Set(float64(b.Items))
+				w.metrics.work.WithLabelValues(pool).Set(b.Seconds)
 			}
 		}
 		select {

@@ -102,7 +102,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	}
 	w.args.store = w.store
 	w.recorders = record.New(w.store)
-	w.recorders.Failed = w.metrics.StoreFailed
+	w.recorders.Failed = w.metrics.store.Inc
 	if w.client = w.o.Client; w.client != nil {
 		w.namespace = w.config.Temporal.Namespace
 		return nil

@@ -49,7 +49,7 @@ type metrics struct {
 	mu    sync.Mutex // not held during calls of a slot, a pool or the driver
 	pools []*pool.Pool
 
-	Faults, cordons *prometheus.CounterVec
+	faults, cordons *prometheus.CounterVec
 	items, probes   *prometheus.HistogramVec
 	backlog, work   *prometheus.GaugeVec
 	store           prometheus.Counter
@@ -71,7 +71,7 @@ func newMetrics(log *zap.Logger, version string, starts, health func() error) *m
 	registry := prometheus.NewRegistry()
 	return &metrics{
 		registry: registry, sdk: sdkMetrics(registry), log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
-		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+		faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
 		cordons: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -114,32 +114,18 @@ func (m *metrics) Offer(p *pool.Pool) {
 	m.pools = append(m.pools, p)
 	m.items.WithLabelValues(p.Name)
 	for _, kind := range gpumux.Kinds() {
-		m.Faults.WithLabelValues(p.Name, string(kind))
+		m.faults.WithLabelValues(p.Name, string(kind))
 	}
 	for _, reason := range health.Reasons() {
 		m.cordons.WithLabelValues(p.Name, reason)
 	}
 }
 
-func (m *metrics) Backlog(pool string, items int64, seconds float64) {
-	m.backlog.WithLabelValues(pool).Set(float64(items))
-	m.work.WithLabelValues(pool).Set(seconds)
-}
-
 func (m *metrics) Fault(pool string, kind gpumux.FaultKind) {
-	m.Faults.WithLabelValues(pool, string(kind)).Inc()
+	m.faults.WithLabelValues(pool, string(kind)).Inc()
 }
-
-// Items takes the seconds of a pool's items. Keep the observer for a whole call.
-func (m *metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
 func (m *metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
-
-func (m *metrics) StoreFailed() { m.store.Inc() }
-
-func (m *metrics) Probed(outcome string, took time.Duration) {
-	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
-}
 
 // Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
 // can work, under /startz whether it has started, and under /livez that it runs. Status
@@ -153,7 +139,7 @@ func (m *metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	for _, outcome := range health.Outcomes() {
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
-	m.registry.MustRegister(m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{

@@ -80,7 +80,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 		}
 	}
 	granted := r.granted(held, h, call)
-	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}}
+	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.items.WithLabelValues(r.pool.Name), rest: remainder{left: call.Len}}
 	err = h.Run(ctx, task, granted)
 	if r.endedWithWorker(err) {
 		return pool.ErrStopped

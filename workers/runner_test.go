@@ -51,17 +51,17 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 		require.ErrorIs(t, call.Held(), calls.ErrLapsed)
 		return crash
 	}
-	err := r.Run(ctx, activities.Call{Task: "t"}, &gputest.Work{})
+	err := r.Run(ctx, calls.Call{Task: "t"}, &gputest.Work{})
 	require.ErrorIs(t, err, calls.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
 	counted := make(chan prometheus.Metric, 1)
-	r.metrics.Faults.Collect(counted)
+	r.metrics.faults.Collect(counted)
 	require.Empty(t, counted)
-	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}, &gputest.Work{}), calls.ErrLapsed, "nothing more begins")
+	require.ErrorIs(t, r.Run(ctx, calls.Call{Task: "t"}, &gputest.Work{}), calls.ErrLapsed, "nothing more begins")
 
 	r, fakes = newRunner()
 	fakes[0].Do = func(context.Context, launch.Task, slot.Call) error { return crash }
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}, &gputest.Work{}), crash, "later deaths count")
+	require.ErrorIs(t, r.Run(t.Context(), calls.Call{Task: "t"}, &gputest.Work{}), crash, "later deaths count")
 }
 
 // A slot is counted as free soon while the last items of its call run, if they are short.
@@ -87,7 +87,7 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 				}
 				return nil
 			}
-			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: test.items}, &gputest.Work{}))
+			require.NoError(t, r.Run(t.Context(), calls.Call{Task: "t", Len: test.items}, &gputest.Work{}))
 			require.Equal(t, test.soon, soon)
 			require.Zero(t, r.pool.Load().Soon)
 			require.Equal(t, 2, r.pool.Load().Free)
@@ -101,7 +101,7 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 		_, err := r.pool.Acquire(t.Context(), pool.Want{Task: "t"})
 		require.NoError(t, err)
 	}
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}, &gputest.Work{}), activities.ErrBusy)
+	require.ErrorIs(t, r.Run(t.Context(), calls.Call{Task: "t", Patience: time.Millisecond}, &gputest.Work{}), activities.ErrBusy)
 }
 
 // A slot whose call does not end although it was said to has no further work fetched for
@@ -116,7 +116,7 @@ func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 			require.Zero(t, r.pool.Load().Soon)
 			return nil
 		}
-		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2}, &gputest.Work{}))
+		require.NoError(t, r.Run(t.Context(), calls.Call{Task: "t", Len: 2}, &gputest.Work{}))
 	})
 }
 
@@ -142,7 +142,7 @@ func TestRunner_AFullDeviceBlamesNobody(t *testing.T) {
 				return &gpumux.Fault{Kind: c.kind, Op: "run", Message: "out of memory"}
 			}
 			var fault *gpumux.Fault
-			require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}, &gputest.Work{}), &fault)
+			require.ErrorAs(t, r.Run(t.Context(), calls.Call{Task: "t"}, &gputest.Work{}), &fault)
 			require.Equal(t, c.message, fault.Message)
 			require.Equal(t, c.blameless, fault.Blameless)
 			require.Equal(t, c.moves, fault.Suspect)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/gpumux/gpumux/internal/runtimes"
 )
@@ -36,15 +35,13 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 	return python, cmp.Or(err, w.makeHome(dir))
 }
 
-func (w *Worker) makeHome(dir string) error {
+// makeHome makes a home beside the runtimes, or where an image has brought these in a
+// folder that nobody can write, one to be removed.
+func (w *Worker) makeHome(dir string) (err error) {
 	w.home = filepath.Join(dir, "home")
-	if os.MkdirAll(w.home, 0o700) == nil {
-		return nil
+	if os.MkdirAll(w.home, 0o700) != nil {
+		w.home, err = os.MkdirTemp("", "gpumux-home-")
+		w.scratch = w.home
 	}
-	w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
-	err := os.Mkdir(w.home, 0o700)
-	if info, statErr := os.Lstat(w.home); statErr == nil && info.IsDir() && info.Sys().(*syscall.Stat_t).Uid == uint32(os.Getuid()) {
-		return nil // a link, or a folder of somebody else's, is no home
-	}
-	return fmt.Errorf("make the home of tasks: %w; remove what is there", err)
+	return err
 }

@@ -69,10 +69,10 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	p.Cordon("B", "lost")
 	m.Offer(p)
 	m.Cordoned(p.Name, "probe")
-	m.StoreFailed()
-	m.Probed("sick", 1500*time.Millisecond)
+	m.store.Inc()
+	m.probes.WithLabelValues("sick").Observe(1.5)
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
-		m.Items(p.Name).Observe(seconds)
+		m.items.WithLabelValues(p.Name).Observe(seconds)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tell.py"), []byte(tellPy), 0o644))
 	second, ended := &pool.Seat{Slot: onCPU(), Name: "tell/0", Group: gpu.CPU}, make(chan error, 1)

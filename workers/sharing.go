@@ -32,7 +32,7 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 
 func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if w.inventory.Static() {
-		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
+		return health.Probe{Untried: "it was given, not found on this host"}
 	}
 	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home}
 	for _, p := range w.placements {
@@ -43,7 +43,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 			share := w.share(p, g)
 			prober.Env = share.Env(p.Memory, false)
 			if err := share.Await(ctx); err != nil {
-				return health.Probe{Device: uuid, Untried: err.Error()}
+				return health.Probe{Untried: err.Error()}
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if found.Blind || found.Context > 0 {
 		w.memory.Tried(uuid, !found.Blind)
 	}
-	w.metrics.Probed(found.Outcome(), time.Since(began))
+	w.metrics.probes.WithLabelValues(found.Outcome()).Observe(time.Since(began).Seconds())
 	return found
 }
 
