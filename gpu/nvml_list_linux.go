@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
 )
 
 // devices lists the GPUs, each with its MIG instances after it. One that cannot be
@@ -134,12 +135,9 @@ func migInstances(g *nvmlDevice) []nvmlDevice {
 }
 
 func busID(p nvml.PciInfo) string {
-	var id []byte
-	for _, char := range p.BusId {
-		if char == 0 {
-			break
-		}
-		id = append(id, byte(char))
+	id := make([]byte, len(p.BusId))
+	for i, char := range p.BusId {
+		id[i] = byte(char)
 	}
-	return string(id)
+	return unix.ByteSliceToString(id)
 }

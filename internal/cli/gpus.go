@@ -82,17 +82,17 @@ func (r *deviceReport) print(to io.Writer) error {
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
 		name := d.Selector()
-		row := []string{name, report.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
+		row := []string{name, report.OneLine(d.Name, 34), report.Known(gpumux.Size(d.Memory)), "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
 		}
 		if s := d.Status; s != nil {
 			if s.Memory.Total > 0 {
-				row[2], row[3] = sizeText(s.Memory.Total), sizeText(s.Memory.Free)
+				row[2], row[3] = report.Known(gpumux.Size(s.Memory.Total)), report.Known(gpumux.Size(s.Memory.Free))
 			}
 			row[4], row[5] = orDash(s.Utilization, "%"), orDash(s.Temperature, "°C")
 			for _, p := range s.Processes {
-				holders = append(holders, []string{name, strconv.Itoa(p.PID), sizeText(p.Memory), p.Type, cmp.Or(report.OneLine(p.Name, 64), "-")})
+				holders = append(holders, []string{name, strconv.Itoa(p.PID), report.Known(gpumux.Size(p.Memory)), p.Type, cmp.Or(report.OneLine(p.Name, 64), "-")})
 			}
 		}
 		rows = append(rows, row)
@@ -143,13 +143,6 @@ func detailsOf(d deviceEntry) (all []string) {
 
 // shortUUID is the length of the beginning of a UUID; pools take it too.
 const shortUUID = len("GPU-01234567")
-
-func sizeText(n uint64) string {
-	if n == 0 {
-		return "-"
-	}
-	return gpumux.Size(n).String()
-}
 
 func orDash(n int, unit string) string {
 	if n < 0 {

@@ -112,7 +112,7 @@ func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
 }
 
 func (r *mapRun) run(ctx context.Context) (err error) {
-	defer removeSpooled(&r.m)
+	defer func() { _ = r.m.Spooled.Remove() }()
 	if r.f.local {
 		return r.runHere(ctx)
 	}

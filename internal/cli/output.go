@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -315,27 +315,20 @@ func placeOf(path string) (place, error) {
 }
 
 // create makes a file in the folder of the place, to be renamed to it: the owner's, who
-// has one at a time, else one of this process. It keeps the mode of the file that it will
+// has one at a time, else a further one. It keeps the mode of the file that it will
 // replace, else the umask decides.
 func (p place) create(owner string) (*os.File, error) {
-	for n := os.Getpid(); ; n++ {
-		name, how := cmp.Or(owner, strconv.Itoa(n)), os.O_EXCL
-		if owner != "" {
-			how = os.O_TRUNC
-		}
-		file, err := os.OpenFile(filepath.Join(filepath.Dir(p.path), ".gpumux-"+name), os.O_CREATE|os.O_RDWR|how, 0o666)
-		if errors.Is(err, fs.ErrExist) {
-			continue // of another writer, or of one that was killed
-		}
-		if err == nil && p.mode != 0 {
-			if err = file.Chmod(p.mode); err != nil {
-				_ = file.Close()
-				_ = os.Remove(file.Name())
-				return nil, err
-			}
-		}
+	name := ".gpumux-" + cmp.Or(owner, rand.Text())
+	file, err := os.OpenFile(filepath.Join(filepath.Dir(p.path), name), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o666)
+	if err != nil || p.mode == 0 {
 		return file, err
 	}
+	if err = file.Chmod(p.mode); err != nil {
+		_ = file.Close()
+		_ = os.Remove(file.Name())
+		return nil, err
+	}
+	return file, nil
 }
 
 // lastWrite is the time for a write after its context has ended.

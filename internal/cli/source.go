@@ -40,12 +40,6 @@ type source struct {
 	numbers, glob string
 }
 
-func removeSpooled(m *starter.Map) {
-	if m.Spooled != nil {
-		_ = m.Spooled.Remove()
-	}
-}
-
 // read gives a map its items; Remove deletes their copy. Files are checked to the last
 // line.
 func (s source) read(ctx context.Context, m *starter.Map) (err error) {
@@ -97,7 +91,7 @@ func (s source) input(ctx context.Context, in string) (input items.Input, label 
 	input = items.Input{Name: in, Delimiter: s.delimiter, Text: s.text}
 	if in == "-" {
 		input.Name = "standard input"
-		input.Open = func() (io.ReadCloser, error) { return readUntil(ctx, s.stdin), nil }
+		input.Open = func() (io.ReadCloser, error) { return readUntil(ctx, io.NopCloser(s.stdin)), nil }
 		switch {
 		case s.lines:
 			input.Format = items.Lines
@@ -140,7 +134,7 @@ func (s source) open(ctx context.Context, in string, table bool) (io.ReadCloser,
 		return nil, usage("--in: %v", err)
 	}
 	if !table {
-		return openedFile{readUntil(ctx, file), file}, nil
+		return readUntil(ctx, file), nil
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -148,13 +142,6 @@ func (s source) open(ctx context.Context, in string, table bool) (io.ReadCloser,
 	}
 	return columns.Items(ctx, file, info.Size(), in, s.columns)
 }
-
-type openedFile struct {
-	*io.PipeReader
-	file *os.File
-}
-
-func (o openedFile) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
 // formatOf goes by the flags, else by the name; the default is JSON lines.
 func (s source) formatOf(in string) (items.Format, error) {
@@ -230,12 +217,13 @@ func globItems(pattern string, m *starter.Map) error {
 }
 
 // readUntil returns a reader that fails with ctx's cause, even while the stream blocks,
-// as a terminal does. Close it in any case.
-func readUntil(ctx context.Context, from io.Reader) *io.PipeReader {
+// as a terminal does. Close it in any case; the stream is closed then, too.
+func readUntil(ctx context.Context, from io.ReadCloser) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
 	go func() {
 		defer stop()
+		defer from.Close()
 		_, err := io.Copy(writer, from)
 		writer.CloseWithError(err)
 	}()

@@ -26,7 +26,7 @@ func itemsOf(t *testing.T, s source) (got []string) {
 	t.Helper()
 	var m starter.Map
 	require.NoError(t, s.read(t.Context(), &m))
-	defer removeSpooled(&m)
+	defer m.Spooled.Remove()
 	all, err := (*items.Spooled)(m.Spooled).All()
 	require.NoError(t, err)
 	for _, item := range all {

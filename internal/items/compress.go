@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -42,11 +43,9 @@ var archives = []archive{
 
 func cutArchive(name string) (inner string, a *archive) {
 	ending := strings.ToLower(path.Ext(name))
-	for i := range archives {
-		for _, e := range archives[i].endings {
-			if ending == e {
-				return name[:len(name)-len(e)], &archives[i]
-			}
+	for i, a := range archives {
+		if slices.Contains(a.endings, ending) {
+			return name[:len(name)-len(ending)], &archives[i]
 		}
 	}
 	return name, nil

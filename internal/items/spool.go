@@ -177,8 +177,11 @@ func (s *Spooled) First() (json.RawMessage, error) {
 	return line[:len(line)-1], nil
 }
 
-// Remove deletes the temporary files. It may be called again.
+// Remove deletes the temporary files. It may be called again, and of none.
 func (s *Spooled) Remove() error {
+	if s == nil {
+		return nil
+	}
 	var errs []error
 	for _, file := range []*string{&s.lines, &s.index} {
 		if *file != "" {

@@ -22,9 +22,6 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 			o.closeInventory()
 		}
 	}()
-	if o.Task == nil {
-		return nil, nil, mistake("TASK is missing")
-	}
 	if err := o.fill(ctx, m.Input.Mode); err != nil {
 		return nil, nil, err
 	}

@@ -319,13 +319,10 @@ func (p *Pool) Cordoned(group string) bool {
 	return p.isCordoned(group)
 }
 
-// Cordons are the groups that new calls are kept off, with why; nil if there are none.
+// Cordons are the groups that new calls are kept off, with why.
 func (p *Pool) Cordons() map[string]string {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	if len(p.cordoned) == 0 {
-		return nil
-	}
 	return maps.Clone(p.cordoned)
 }
 

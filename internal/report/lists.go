@@ -42,7 +42,7 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 			continue
 		}
 		for _, p := range w.Offer.Pools {
-			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), known(p.Memory), strings.Join(p.Devices, ","),
+			rows = append(rows, []string{w.Identity, p.Name, fmt.Sprintf("%d/%d", p.Busy, p.Slots), Known(p.Memory), strings.Join(p.Devices, ","),
 				w.Offer.Version, Ago(now, w.Seen), shorten(strings.Join(w.Offer.Tasks, ", "), 60)})
 		}
 	}

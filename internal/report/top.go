@@ -134,7 +134,7 @@ func (m *model) draw() {
 				if slot.Item != nil {
 					item = fmt.Sprintf("item %d ", *slot.Item)
 				}
-				slots = append(slots, []string{OneLine(w.Identity, 20), slot.Name, slot.State, strings.TrimSuffix(known(slot.Held)+"/"+known(p.Memory), "/-"),
+				slots = append(slots, []string{OneLine(w.Identity, 20), slot.Name, slot.State, strings.TrimSuffix(Known(slot.Held)+"/"+Known(p.Memory), "/-"),
 					itemsPerSecond(each), cmp.Or(slot.Map, slot.Task), Count(slot.Faults), Span(time.Duration(slot.For)), Count(slot.Items), slot.Device,
 					item + cmp.Or(Engines(gpumux.RunningItem{Progress: slot.Progress}), OneLine(slot.Progress, 60))})
 			}

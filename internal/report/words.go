@@ -117,8 +117,8 @@ func itemsPerSecond(rate float64) string {
 	return strings.TrimSuffix(PerSecond(rate), "/s")
 }
 
-// known writes a size; 0 is not known.
-func known(size gpumux.Size) string {
+// Known writes a size; 0 is not known.
+func Known(size gpumux.Size) string {
 	if size == 0 {
 		return "-"
 	}

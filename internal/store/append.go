@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"sync"
-	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -48,12 +48,8 @@ type Appender struct {
 
 // Append starts an Appender. Its name sorts behind earlier ones, as far as clocks agree.
 func (f *Folder) Append() *Appender {
-	id := make([]byte, writerDigits/2)
-	_, _ = rand.Read(id)
-	for i, now := 0, uint64(time.Now().UnixMilli()); i < 6; i++ {
-		id[i] = byte(now >> (40 - 8*i))
-	}
-	return &Appender{f: f, name: partName{writer: hex.EncodeToString(id)}}
+	id := strings.ReplaceAll(uuid.Must(uuid.NewV7()).String(), "-", "") // it begins with the time
+	return &Appender{f: f, name: partName{writer: id[:writerDigits]}}
 }
 
 // At is the end of the Appender: its parts from there on hold what is added later.
