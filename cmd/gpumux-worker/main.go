@@ -8,7 +8,7 @@ import (
 	"github.com/gpumux/gpumux/internal/cli"
 )
 
-// version is set by the linker.
-var version = "development"
+// version is set by the linker, but with go install.
+var version string
 
 func main() { os.Exit(cli.Main(cli.Options{Version: version})) }

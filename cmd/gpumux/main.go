@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/local"
 )
 
-// version is set by the linker.
-var version = "development"
+// version is set by the linker, but with go install.
+var version string
 
 func main() { os.Exit(cli.Main(cli.Options{Version: version, Local: serve})) }
 

@@ -41,7 +41,7 @@ func parseResults(line, body []byte) (Message, error) {
 	if err := decode(line, &m); err != nil {
 		return nil, err
 	}
-	m.Values = nil // whatever the header says
+	m.Values = make([]json.RawMessage, 0, len(m.Sizes))
 	rest := body
 	for i, size := range m.Sizes {
 		if size <= 0 {

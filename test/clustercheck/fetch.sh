@@ -18,7 +18,7 @@ server() {
   local modfile=$into/server.mod
   cp "$root/cmd/gpumux/go.mod" "$modfile" && cp "$root/cmd/gpumux/go.sum" "$into/server.sum"
   go mod edit -replace "github.com/gpumux/gpumux=$root" "$modfile"
-  (cd "$root/cmd/gpumux" && GOWORK=off go build -mod=mod -modfile="$modfile" -ldflags '-s -w' -o "$into/bin/$1" "go.temporal.io/server/cmd/$2") >>"$log" 2>&1
+  (cd "$root/cmd/gpumux" && GOWORK=off GOFLAGS=-tags=disable_grpc_modules go build -mod=mod -modfile="$modfile" -ldflags '-s -w' -o "$into/bin/$1" "go.temporal.io/server/cmd/$2") >>"$log" 2>&1
 }
 [ -x "$into/bin/temporal-server" ] || server temporal-server server || missing "Temporal's server"
 [ -x "$into/bin/temporal-sql-tool" ] || server temporal-sql-tool tools/sql || missing "Temporal's tool for databases"
