@@ -4,7 +4,7 @@ GO ?= go
 PYTHON ?= python3
 VENV := .venv
 BIN := bin
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev/null || echo dev)
 # The library, the product with the server, and the tests of whole programs are three modules (go.work).
 ALL := ./... ./cmd/gpumux/... ./test/...
 # Without symbols, which no trace of a crash needs, the server links in much less time.
@@ -14,9 +14,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export GOFLAGS += -tags=arrow_json_stdlib -trimpath
 # NVIDIA's header marks functions as deprecated, and go-nvml binds them all.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+SNAPSHOT ?= --snapshot
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check llm-check slurm-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
+.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check llm-check slurm-check kernel-check deploy-check wheel dist install-check r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -56,7 +57,7 @@ demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there i
 # first on the PATH: a machine's own may be a script that looks for it, as with pyenv, or import much when it starts.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
 GOTEST = PATH="$(CURDIR)/$(VENV)/plain/bin:$$PATH" $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
-	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list $(PACKAGES) | grep -vE '/(cluster|slurm)check')" -- -skip '^TestLong_' -vet=off \
+	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list $(PACKAGES) | grep -vE '/(cluster|install|slurm)check')" -- -skip '^TestLong_' -vet=off \
 	-timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
 $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
@@ -93,18 +94,33 @@ fuzz: ## each fuzz target for 30 s
 bench: $(VENV)/ready ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(ALL)
 
-wheel: $(VENV)/ready ## dist/gpumux-….whl, the package for Python with the command, and its example run in an environment of its own
-	rm -rf $(BIN)/wheel clients/python/build dist/gpumux-*.whl
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/wheel/gpumux ./cmd/gpumux
-	GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist ./clients/python
-	$(PYTHON) -m venv $(BIN)/wheel/venv && $(BIN)/wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
-	$(BIN)/wheel/venv/bin/python -I clients/python/example.py
+wheel: $(VENV)/ready build ## dist/gpumux-….whl, the package for Python with the command, and its example run in an environment of its own
+	rm -rf clients/python/build dist/gpumux-*.whl
+	GPUMUX_BINARY=$(CURDIR)/$(BIN)/gpumux $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist ./clients/python
+	$(PYTHON) -m venv --clear $(BIN)/wheel && $(BIN)/wheel/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
+	$(BIN)/wheel/bin/python -I clients/python/example.py
 
-# Linux and macOS; on Linux for another processor than this machine's NVML needs a C compiler for it, such as Debian's gcc-aarch64-linux-gnu.
-TARGETS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64
-RELEASES ?= file://$(CURDIR)/dist
-dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, checksums; TARGETS= and RELEASES= narrow and place them
-	VERSION=$(VERSION) TARGETS="$(TARGETS)" RELEASES=$(RELEASES) deploy/packages/dist.sh
+# The licenses of what is in the program, and completions of shells, as archives and packages have them.
+.PHONY: notices
+notices:
+	@mkdir -p $(BIN)/completions
+	deploy/packages/licenses.sh >$(BIN)/THIRD-PARTY-LICENSES
+	for shell in bash:gpumux.bash zsh:_gpumux fish:gpumux.fish; do $(GO) run ./cmd/gpumux-worker completion $${shell%:*} >$(BIN)/completions/$${shell#*:}; done
+
+$(BIN)/test/goreleaser: .ci/goreleaser
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$$(cat .ci/goreleaser) && touch $@
+
+$(BIN)/test/cyclonedx-gomod: .ci/cyclonedx
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$$(cat .ci/cyclonedx) && touch $@
+
+# On Linux, NVML for the other processor needs a C compiler.
+dist: $(BIN)/test/goreleaser $(BIN)/test/cyclonedx-gomod ## dist/: archives, packages for Debian and RPM, a Homebrew cask, SBOMs, checksums, in half an hour; SNAPSHOT= publishes them
+	@command -v aarch64-linux-gnu-gcc x86_64-linux-gnu-gcc | [ $$(wc -l) = 2 ] || { [ $$(id -u) = 0 ] && apt-get install -y -q gcc-aarch64-linux-gnu gcc-x86-64-linux-gnu; } || \
+		{ echo "C compilers for both processors are needed: on Debian apt-get install gcc-aarch64-linux-gnu gcc-x86-64-linux-gnu" >&2; exit 1; }
+	PATH="$(CURDIR)/$(BIN)/test:$$PATH" goreleaser release --clean $(SNAPSHOT)
+
+install-check: build ## each way to install gpumux of the last commit, in 15 minutes; after `make dist` what that made, too; RUN=Pip for one part
+	$(GO) test -v -count=1 -timeout 60m -run '$(or $(RUN),$(if $(wildcard dist/SHA256SUMS),,^Test(GoInstall|Pip|Wheel)))' ./test/installcheck
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite, codetools and processx
 	$(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e

@@ -138,7 +138,7 @@ func TestSystemd_CommandsExist(t *testing.T) {
 	require.Len(t, commands, 2)
 	for _, command := range commands {
 		words := strings.Fields(command[1])
-		require.Equal(t, "/usr/local/bin/gpumux", words[0])
+		require.Equal(t, "gpumux", words[0], "systemd looks for it in /usr/local/bin and in /usr/bin")
 		understood(t, words[1:])
 	}
 	for _, setting := range []string{"OOMPolicy=continue", "KillMode=mixed"} {
@@ -189,7 +189,7 @@ func TestSystemd_READMEInstallsEverything(t *testing.T) {
 	require.Equal(t, []string{"sudo systemctl daemon-reload", "sudo systemctl enable --now gpumux-worker"}, others[2:])
 	for _, path := range []string{"/usr/local/bin/gpumux", "/etc/gpumux/worker.yaml", "/etc/gpumux/environment", "/etc/systemd/system/gpumux-worker.service"} {
 		require.FileExists(t, root+path)
-		if !strings.HasSuffix(path, ".service") {
+		if strings.HasPrefix(path, "/etc/gpumux/") {
 			require.Contains(t, unit, path)
 		}
 	}

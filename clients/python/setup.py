@@ -1,34 +1,62 @@
-"""Builds the wheel: the package, and the command that `make wheel` has built."""
+"""The wheel: the package, with the gpumux command in it where that can be had.
+
+The command is the one that GPUMUX_BINARY names. Else make builds it, from a clone of the repository where Go is. Without it the package
+is for any platform, and runs the command that is on the PATH.
+"""
 
 import os
-import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
+
+TOP = Path(__file__).resolve().parents[2]
+PATH = os.path.join("build", "gpumux")
+
+
+def command() -> bool:
+    """Put the command into the folder of the build. It may be missing."""
+    named = os.environ.get("GPUMUX_BINARY")
+    if not named:
+        if not (TOP / "cmd" / "gpumux").is_dir():
+            return False
+        missing = [tool for tool in (os.environ.get("GO", "go"), "make") if not shutil.which(tool)]
+        if missing:
+            print(f"gpumux: no {' and no '.join(missing)} here, so the package is built without the gpumux command; "
+                  "put the command on the PATH, or name it in GPUMUX_BINARY", file=sys.stderr, flush=True)
+            return False
+        # With -v Go names each package that it compiles, which pip -v shows.
+        flags = {**os.environ, "GOFLAGS": os.environ.get("GOFLAGS", "") + " -v"}
+        subprocess.run(["make", "--no-print-directory", "-C", str(TOP), "build"], check=True, stdout=sys.stderr, env=flags)
+        named = TOP / "bin" / "gpumux"
+    os.makedirs("build", exist_ok=True)
+    shutil.copy(named, PATH)
+    return True
+
+
+class Build(build):
+    """A build with the command."""
+
+    def run(self) -> None:
+        if command():
+            self.distribution.data_files = [("bin", [PATH])]
+        super().run()
 
 
 class Wheel(bdist_wheel):
-    """A wheel for any Python on this platform, since it has a program in it."""
+    """A wheel for any Python; with the command in it, on this platform."""
 
-    def finalize_options(self) -> None:
-        super().finalize_options()
-        self.root_is_pure = False
+    def run(self) -> None:
+        self.run_command("build")
+        self.root_is_pure = not self.distribution.data_files
+        super().run()
 
     def get_tag(self) -> tuple:
         return "py3", "none", super().get_tag()[2]
 
 
-def version(said: str) -> str:
-    """What git says of a release is its version; any other commit is a local version."""
-    if re.fullmatch(r"v?\d+(\.\d+)*", said):
-        return said.lstrip("v")
-    return "0+" + re.sub(r"[^a-zA-Z0-9]+", ".", said).strip(".")
-
-
-setup(
-    version=version(os.environ.get("GPUMUX_VERSION", "dev")),
-    packages=["gpumux", "gpumux.client", "gpumux.llm", "gpumux.process", "gpumux.process.child"],
-    package_data={"gpumux": ["py.typed"], "gpumux.client": ["*.sh"]},
-    data_files=[("bin", ["../../bin/wheel/gpumux"])],
-    cmdclass={"bdist_wheel": Wheel},
-)
+setup(cmdclass={"build": Build, "bdist_wheel": Wheel})

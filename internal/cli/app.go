@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"go.temporal.io/sdk/worker"
@@ -27,7 +28,7 @@ type Options struct {
 	// Stdin, Stdout and Stderr default to this process's.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Version is printed by `gpumux --version`. Default "development".
+	// Version is printed by `gpumux --version`. Default: that of the module that was built.
 	Version string
 	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
 	Signals <-chan os.Signal
@@ -62,7 +63,9 @@ func newApp(o Options) *app {
 		// A file or a program gets what tasks returned as it is.
 		o.Stdout = report.Visible(o.Stdout)
 	}
-	o.Version = cmp.Or(o.Version, "development")
+	if build, ok := debug.ReadBuildInfo(); ok {
+		o.Version = cmp.Or(o.Version, build.Main.Version)
+	}
 	// Without a name the SDK hashes the whole binary at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &app{Options: o, terminal: terminal, console: report.NewConsole(o.Stderr)}

@@ -32,7 +32,7 @@ func releases(t *testing.T) (before, after release) {
 	}
 	revision := os.Getenv("GPUMUX_PREVIOUS")
 	if revision == "" {
-		if tag, err := git("describe", "--tags", "--abbrev=0", "HEAD~"); err == nil {
+		if tag, err := git("describe", "--tags", "--match", "v[0-9]*", "--abbrev=0", "HEAD~"); err == nil {
 			revision = tag
 		} else {
 			revision = "HEAD~"
