@@ -175,8 +175,8 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 }
 
 // ProcessMemory is the bytes that each process holds on a GPU, 0 where the driver does
-// not tell. The error wraps errors.ErrUnsupported where the driver lists no processes, and
-// ErrLost when the device is gone.
+// not tell. The error wraps errors.ErrUnsupported where the driver lists no processes,
+// and ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
