@@ -113,10 +113,9 @@ $(BIN)/test/goreleaser: .ci/goreleaser
 $(BIN)/test/cyclonedx-gomod: .ci/cyclonedx
 	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$$(cat .ci/cyclonedx) && touch $@
 
-# On Linux, NVML for the other processor needs a C compiler.
 dist: $(BIN)/test/goreleaser $(BIN)/test/cyclonedx-gomod ## dist/: archives, packages for Debian and RPM, a Homebrew cask, SBOMs, checksums, in half an hour; SNAPSHOT= publishes them
-	@command -v aarch64-linux-gnu-gcc x86_64-linux-gnu-gcc | [ $$(wc -l) = 2 ] || { [ $$(id -u) = 0 ] && apt-get install -y -q gcc-aarch64-linux-gnu gcc-x86-64-linux-gnu; } || \
-		{ echo "C compilers for both processors are needed: on Debian apt-get install gcc-aarch64-linux-gnu gcc-x86-64-linux-gnu" >&2; exit 1; }
+	@case $$(uname -m) in x86_64) other=aarch64;; *) other=x86_64;; esac; command -v $$other-linux-gnu-gcc >/dev/null || \
+		{ echo "NVML needs a C compiler for the other processor, $$other-linux-gnu-gcc: on Debian that of the package gcc-$${other/_/-}-linux-gnu" >&2; exit 1; }
 	PATH="$(CURDIR)/$(BIN)/test:$$PATH" goreleaser release --clean $(SNAPSHOT)
 
 install-check: build ## each way to install gpumux of the last commit, in 15 minutes; after `make dist` what that made, too; RUN=Pip for one part

@@ -80,7 +80,7 @@ func TestDockerfile_NamesWhatExists(t *testing.T) {
 	require.Contains(t, string(read(t, "go.mod")), "\ntoolchain go"+release[1]+"\n", "the image builds with the Go that go.mod names")
 	require.FileExists(t, "../cmd/gpumux-worker/main.go")
 	require.Contains(t, text, "./cmd/gpumux-worker")
-	require.Contains(t, string(read(t, "cmd/gpumux-worker/main.go")), "var version =", "the linker sets main.version")
+	require.Contains(t, string(read(t, "cmd/gpumux-worker/main.go")), "var version string", "the linker sets main.version")
 	require.Contains(t, text, "-X main.version=")
 
 	require.Regexp(t, `(?m)^USER 10001:10001$`, text)

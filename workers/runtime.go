@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +31,10 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 	if w.rRuntime, err = runtimes.R(dir); err == nil {
 		python, err = runtimes.Python(dir)
 	}
-	return python, cmp.Or(err, w.makeHome(dir))
+	if err == nil {
+		err = w.makeHome(dir)
+	}
+	return python, err
 }
 
 // makeHome makes a home beside the runtimes, or where an image has brought these in a
@@ -40,8 +42,8 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 func (w *Worker) makeHome(dir string) (err error) {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) != nil {
-		w.home, err = os.MkdirTemp("", "gpumux-home-")
-		w.scratch = w.home
+		w.scratch, err = os.MkdirTemp("", "gpumux-home-")
+		w.home = w.scratch
 	}
 	return err
 }

@@ -8,41 +8,39 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PATH = os.path.join("build", "gpumux")
 
 
-def command() -> bool:
-    """Put the command into the folder of the build. It may be missing."""
-    named = os.environ.get("GPUMUX_BINARY")
-    if not named:
-        if not (TOP / "cmd" / "gpumux").is_dir():
-            return False
-        missing = [tool for tool in (os.environ.get("GO", "go"), "make") if not shutil.which(tool)]
-        if missing:
-            print(f"gpumux: no {' and no '.join(missing)} here, so the package is built without the gpumux command; "
-                  "put the command on the PATH, or name it in GPUMUX_BINARY", file=sys.stderr, flush=True)
-            return False
-        # With -v Go names each package that it compiles, which pip -v shows.
-        flags = {**os.environ, "GOFLAGS": os.environ.get("GOFLAGS", "") + " -v"}
-        subprocess.run(["make", "--no-print-directory", "-C", str(TOP), "build"], check=True, stdout=sys.stderr, env=flags)
-        named = TOP / "bin" / "gpumux"
-    os.makedirs("build", exist_ok=True)
-    shutil.copy(named, PATH)
-    return True
+def built() -> str:
+    """The command, built by make; nothing where that cannot be."""
+    compiler = "gcc" if sys.platform == "linux" else "cc"
+    missing = [tool for tool in ("make", os.environ.get("GO", "go"), os.environ.get("CC", compiler)) if not shutil.which(tool)]
+    if not os.path.isdir(os.path.join(TOP, "cmd", "gpumux")):
+        missing = ["clone of gpumux"]
+    if missing:
+        print(f"gpumux: no {' and no '.join(missing)} here, so the package is built without the gpumux command; put the command on the PATH, "
+              "or name it in GPUMUX_BINARY", file=sys.stderr, flush=True)
+        return ""
+    # With -v Go names each package that it compiles, which pip -v shows.
+    flags = {**os.environ, "GOFLAGS": os.environ.get("GOFLAGS", "") + " -v"}
+    subprocess.run(["make", "--no-print-directory", "-C", TOP, "build"], check=True, stdout=sys.stderr, env=flags)
+    return os.path.join(TOP, "bin", "gpumux")
 
 
 class Build(build):
-    """A build with the command."""
+    """A build with the command among the files of the package."""
 
     def run(self) -> None:
-        if command():
+        command = os.environ.get("GPUMUX_BINARY") or built()
+        if command:
+            os.makedirs("build", exist_ok=True)
+            shutil.copy(command, PATH)
             self.distribution.data_files = [("bin", [PATH])]
         super().run()
 

@@ -8,7 +8,7 @@ import (
 	"github.com/gpumux/gpumux/internal/cli"
 )
 
-// version is set by the linker, but with go install.
+// version is set by the linker, except with go install.
 var version string
 
 func main() { os.Exit(cli.Main(cli.Options{Version: version})) }

@@ -217,7 +217,7 @@ func globItems(pattern string, m *starter.Map) error {
 }
 
 // readUntil returns a reader that fails with ctx's cause, even while the stream blocks,
-// as a terminal does. Close it in any case; the stream is closed then, too.
+// as a terminal does. Close it in any case; the stream is closed after its next read.
 func readUntil(ctx context.Context, from io.ReadCloser) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })

@@ -45,11 +45,13 @@ func TestDist_Archive(t *testing.T) {
 	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(folder), "gpumux-"), "-"+here)
 	require.Contains(t, run(t, into, nil, filepath.Join(folder, "gpumux"), "--version"), "gpumux "+version+" (")
 	maps(t, filepath.Join(folder, "gpumux"))
-	for _, name := range []string{"LICENSE", "README.md", "THIRD-PARTY-LICENSES", "completions/_gpumux", "completions/gpumux.fish", "slurm/map.sh",
+	for _, name := range []string{"LICENSE", "README.md", "THIRD-PARTY-LICENSES", "completions/_gpumux", "completions/gpumux.fish",
 		"systemd/gpumux-worker.service", "systemd/worker-gpu.yaml"} {
 		require.FileExists(t, filepath.Join(folder, name))
 	}
-	run(t, folder, nil, "bash", "-n", "completions/gpumux.bash")
+	for _, script := range []string{"completions/gpumux.bash", "slurm/map.sh", "slurm/worker.sh", "slurm/workers.sh"} {
+		run(t, folder, nil, "bash", "-n", script)
+	}
 }
 
 // The package goes into a folder, not into the system: its scripts change nothing.
@@ -75,7 +77,7 @@ func TestDist_Debian(t *testing.T) {
 	key, err := os.Stat(filepath.Join(root, "etc/gpumux/environment"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), key.Mode().Perm(), "it may hold a key")
-	require.FileExists(t, filepath.Join(root, "usr/share/gpumux/slurm/map.sh"))
+	run(t, root, nil, "bash", "-n", "usr/share/gpumux/slurm/map.sh")
 	dpkg("--purge", "gpumux")
 	left := run(t, root, nil, "find", ".", "-path", "./var", "-prune", "-o", "-type", "f", "-print")
 	require.Empty(t, left)

@@ -72,24 +72,26 @@ func proxied(t *testing.T, proxy, dir, path, version string) {
 func TestGoInstall(t *testing.T) {
 	const root, product = "github.com/gpumux/gpumux", "github.com/gpumux/gpumux/cmd/gpumux"
 	clone, proxy, into := top(t), t.TempDir(), t.TempDir()
-	version := "v0.1.0-check." + fmt.Sprint(time.Now().Unix())
+	version := "v0.0.0-check." + fmt.Sprint(time.Now().Unix())
 	mod := filepath.Join(clone, "cmd/gpumux/go.mod")
 	text, err := os.ReadFile(mod)
 	require.NoError(t, err)
-	require.Contains(t, string(text), root+" v0.1.0\n")
+	required := regexp.MustCompile(`(?m)^\t` + root + ` v\S+$`)
+	require.Regexp(t, required, string(text))
 	require.NotContains(t, string(text), "replace", "go install refuses a module that has some")
-	require.NoError(t, os.WriteFile(mod, []byte(strings.Replace(string(text), root+" v0.1.0\n", root+" "+version+"\n", 1)), 0o644))
+	require.NoError(t, os.WriteFile(mod, required.ReplaceAll(text, []byte("\t"+root+" "+version)), 0o644))
 	proxied(t, proxy, clone, root, version)
 	proxied(t, proxy, filepath.Join(clone, "cmd/gpumux"), product, version)
 	kept := strings.TrimSpace(run(t, into, nil, "go", "env", "GOMODCACHE"))
 	t.Cleanup(func() {
-		extracted, _ := filepath.Glob(filepath.Join(kept, "github.com/gpumux/*"+version))
-		nested, _ := filepath.Glob(filepath.Join(kept, "github.com/gpumux/gpumux/cmd/*"+version))
-		for _, dir := range append(extracted, nested...) {
-			run(t, "/", nil, "chmod", "-R", "u+w", dir)
-			require.NoError(t, os.RemoveAll(dir))
+		for _, path := range []string{root, product} {
+			run(t, "/", nil, "chmod", "-R", "u+w", filepath.Join(kept, path+"@"+version))
+			require.NoError(t, os.RemoveAll(filepath.Join(kept, path+"@"+version)))
+			downloads, _ := filepath.Glob(filepath.Join(kept, "cache/download", path, "@v", version+".*"))
+			for _, file := range downloads {
+				require.NoError(t, os.Remove(file))
+			}
 		}
-		require.NoError(t, os.RemoveAll(filepath.Join(kept, "cache/download/github.com/gpumux")))
 	})
 	proxies := "GOPROXY=file://" + proxy + "," + strings.TrimSpace(run(t, into, nil, "go", "env", "GOPROXY"))
 	run(t, into, []string{"GOBIN=" + into, proxies, "GONOSUMDB=github.com/gpumux/*", "GOTOOLCHAIN=local"}, "go", "install", product+"@latest")
@@ -145,9 +147,9 @@ func TestPip_WithoutGo(t *testing.T) {
 	dir := t.TempDir()
 	lost := exec.Command(filepath.Join(bin, "python"), "-Ic", "import gpumux; list(gpumux.map(abs, [1]))")
 	lost.Dir, lost.Env = dir, []string{"PATH=" + programs, "HOME=" + dir}
-	said, err := lost.CombinedOutput()
+	printed, err := lost.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(said), "there is no gpumux command: ")
+	require.Contains(t, string(printed), "there is no gpumux command: ")
 }
 
 // program is the one that make builds.

@@ -38,7 +38,7 @@ def find() -> str:
             return path
     found = shutil.which("gpumux")
     if not found:
-        raise Unavailable("there is no gpumux command: install the wheel of gpumux, or put the command on PATH, or name it in GPUMUX_BINARY")
+        raise Unavailable("there is no gpumux command: put it on PATH, or name it in GPUMUX_BINARY; where Go is, installing the package from a clone of gpumux builds it")
     return found
 
 
