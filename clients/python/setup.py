@@ -37,7 +37,10 @@ class Build(build):
     """A build with the command among the files of the package."""
 
     def run(self) -> None:
-        command = os.environ.get("GPUMUX_BINARY") or built()
+        named = os.environ.get("GPUMUX_BINARY")
+        if named and not os.path.isfile(named):
+            sys.exit(f"GPUMUX_BINARY: there is no file {named}; name the gpumux command that the package shall have, or unset it")
+        command = named or built()
         if command:
             os.makedirs("build", exist_ok=True)
             shutil.copy(command, PATH)
