@@ -64,6 +64,10 @@ $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
 	GOWORK=off $(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
 	@touch $@
 
+# Programs that are built from their modules; each file has a module's package and version.
+$(BIN)/test/%: .ci/tools/%
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' $$(cat $<) && touch $@
+
 # Tests without a server beside those with one: most of what they do is waiting for processes. Go runs again what has changed since it
 # passed; it cannot see the program and the files that tests of the server read, so they have their sum.
 test: $(VENV)/tests $(VENV)/plain $(GOTESTSUM) ## all tests but the long ones, which soak has
@@ -106,12 +110,6 @@ notices:
 	@mkdir -p $(BIN)/completions
 	deploy/packages/licenses.sh >$(BIN)/THIRD-PARTY-LICENSES
 	for shell in bash:gpumux.bash zsh:_gpumux fish:gpumux.fish; do $(GO) run ./cmd/gpumux-worker completion $${shell%:*} >$(BIN)/completions/$${shell#*:}; done
-
-$(BIN)/test/goreleaser: .ci/goreleaser
-	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' github.com/goreleaser/goreleaser/v2@$$(cat .ci/goreleaser) && touch $@
-
-$(BIN)/test/cyclonedx-gomod: .ci/cyclonedx
-	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$$(cat .ci/cyclonedx) && touch $@
 
 dist: $(BIN)/test/goreleaser $(BIN)/test/cyclonedx-gomod ## dist/: archives, packages for Debian and RPM, a Homebrew cask, SBOMs, checksums, in half an hour; SNAPSHOT= publishes them
 	@case $$(uname -m) in x86_64) other=aarch64;; *) other=x86_64;; esac; command -v $$other-linux-gnu-gcc >/dev/null || \
@@ -177,9 +175,6 @@ $(BIN)/test/promtool:
 	@mkdir -p $(BIN)/test
 	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && (cd "$$tmp" && apt-get download -q prometheus) && \
 		dpkg-deb --fsys-tarfile "$$tmp"/prometheus_*.deb | tar -xf - -C "$$tmp" ./usr/bin/promtool && mv "$$tmp/usr/bin/promtool" $@
-
-$(BIN)/test/helm: .ci/helm
-	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$$(cat .ci/helm) && touch $@
 
 deploy-check: $(BIN)/test/promtool $(BIN)/test/helm ## the chart and the alerts of deploy/, with Helm and a promtool of Debian
 	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^Test(Alerts|Helm)_' $(TESTFLAGS)

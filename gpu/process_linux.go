@@ -31,10 +31,8 @@ func (t processTable) row(pid int) (processRow, bool) {
 	return processRow{stat.PPID, stat.PGRP}, err == nil // else it ended meanwhile
 }
 
-func (t processTable) resident(pid int) (uint64, bool) { return residentOf(t[pid]) }
-
-func residentOf(p procfs.Proc) (uint64, bool) {
-	m, err := p.Statm()
+func (t processTable) resident(pid int) (uint64, bool) {
+	m, err := t[pid].Statm()
 	return m.ResidentBytes(), err == nil
 }
 
@@ -43,7 +41,7 @@ func resident(pid int) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return residentOf(p)
+	return processTable{pid: p}.resident(pid)
 }
 
 // proportional is the Pss of a process, resident where the kernel does not tell.

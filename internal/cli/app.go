@@ -63,8 +63,10 @@ func newApp(o Options) *app {
 		// A file or a program gets what tasks returned as it is.
 		o.Stdout = report.Visible(o.Stdout)
 	}
-	if build, ok := debug.ReadBuildInfo(); ok {
-		o.Version = cmp.Or(o.Version, build.Main.Version)
+	if o.Version == "" {
+		if build, ok := debug.ReadBuildInfo(); ok {
+			o.Version = build.Main.Version
+		}
 	}
 	// Without a name the SDK hashes the whole binary at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)

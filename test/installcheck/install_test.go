@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,16 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// run runs a command to its end. The variables come after those of this process; none of
-// those is make's. It returns what was printed.
+// ours are the variables of the repository's make and tests, which no user has.
+var ours = regexp.MustCompile(`^(GOFLAGS|MAKE.*|MFLAGS|VERSION|CGO_CFLAGS|GPUMUX_.*)=`)
+
+// run runs a command to its end. The variables come after those of this process without
+// ours. It returns what was printed.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	command := exec.Command(name, args...)
 	command.Dir = dir
-	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); !regexp.MustCompile(`^(GOFLAGS|MAKE.*|MFLAGS|VERSION|CGO_CFLAGS|GPUMUX_.*)$`).MatchString(name) {
-			command.Env = append(command.Env, variable)
-		}
-	}
-	command.Env = append(command.Env, env...)
+	command.Env = append(slices.DeleteFunc(os.Environ(), ours.MatchString), env...)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s %s\n%s", name, strings.Join(args, " "), out)
 	return string(out)

@@ -68,15 +68,11 @@ func (p Peer) say(kind string, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return err
+	header := `{"type":"` + kind + `"`
+	if len(line) > len("{}") {
+		header += ","
 	}
-	fields["type"] = kind
-	if line, err = json.Marshal(fields); err != nil {
-		return err
-	}
-	return p.Say(string(line), "")
+	return p.Say(header+string(line[1:]), "")
 }
 
 // Serve is the other side, a task process in Go that keeps to docs/wire.md without the
