@@ -169,13 +169,8 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	return root
 }
 
-// flagMistake adds to a mistake in a flag what was likely meant.
-func flagMistake(c *cobra.Command, err error) error {
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
-			return fmt.Errorf("%w; did you mean --%s?", err, near)
-		}
-	}
+// flagMistake says what is wrong with a flag's value, and of a time what was likely meant.
+func flagMistake(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
@@ -188,21 +183,4 @@ func flagMistake(c *cobra.Command, err error) error {
 		return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
 	}
 	return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
-}
-
-// nearFlag is the flag that cobra would suggest if it were a command, the nearest first,
-// or nothing.
-func nearFlag(flags *pflag.FlagSet, name string) string {
-	near := &cobra.Command{}
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-		}
-	})
-	for near.SuggestionsMinimumDistance = 1; near.SuggestionsMinimumDistance <= 2; near.SuggestionsMinimumDistance++ {
-		if found := near.SuggestionsFor(name); len(found) > 0 {
-			return found[0]
-		}
-	}
-	return ""
 }
