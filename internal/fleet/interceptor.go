@@ -38,9 +38,8 @@ const (
 // looks as a Temporal server that is, and workflow code never sees its errors. Headers
 // and search attributes pass as they are, as with the SDK's data converters.
 func intercept(c payloadCodec) grpc.UnaryClientInterceptor {
-	var beats heartbeats
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		request, err := beats.encode(ctx, c, request)
+		request, err := encode(ctx, c, request)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -226,44 +225,4 @@ func TestInterceptor_Batches(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(request.GetInput().GetPayloads()[i].GetData(), decoded[0].GetData()))
 	}
-}
-
-// While a codec is away, heartbeats repeat what the server has, so that what runs goes
-// on.
-func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
-	t.Parallel()
-	const method = workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName
-	codec := &switched{PayloadCodec: hiding}
-	through := intercept(func(context.Context) converter.PayloadCodec { return codec })
-	var sent []*workflowservice.RecordActivityTaskHeartbeatRequest
-	beat := func(token, details string) error {
-		request := &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte(token), Details: &common.Payloads{Payloads: []*common.Payload{plain(t, details)}}}
-		return through(t.Context(), method, request, &workflowservice.RecordActivityTaskHeartbeatResponse{}, nil,
-			func(_ context.Context, _ string, request, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-				sent = append(sent, request.(*workflowservice.RecordActivityTaskHeartbeatRequest))
-				return nil
-			})
-	}
-	require.NoError(t, beat("a", "one"))
-	codec.away = true
-	require.NoError(t, beat("a", "two"))
-	require.Len(t, sent, 2)
-	require.True(t, proto.Equal(sent[0], sent[1]))
-	require.Equal(t, codes.DeadlineExceeded, status.Code(beat("b", "one")), "the server may have details of an attempt before")
-	require.NoError(t, through(t.Context(), method, &workflowservice.RespondActivityTaskFailedRequest{TaskToken: []byte("a")},
-		&workflowservice.RespondActivityTaskFailedResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }))
-	require.Error(t, beat("a", "three"), "it has ended")
-}
-
-// switched is a codec that can be away.
-type switched struct {
-	converter.PayloadCodec
-	away bool
-}
-
-func (s *switched) Encode(p []*common.Payload) ([]*common.Payload, error) {
-	if s.away {
-		return nil, errors.New("out of order")
-	}
-	return s.PayloadCodec.Encode(p)
 }
