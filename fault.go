@@ -70,8 +70,10 @@ type Fault struct {
 	Requested int64  `json:"requested,omitempty"`
 	Total     int64  `json:"total,omitempty"`
 	Free      int64  `json:"free,omitempty"`
-	// Attempts is how often the item was tried.
+	// Attempts is how often the item was tried. Final says that its exception is none of
+	// those that are tried again.
 	Attempts  int    `json:"attempts,omitempty"`
+	Final     bool   `json:"final,omitempty"`
 	Traceback string `json:"traceback,omitempty"`
 	// Tail is the end of the process's output.
 	Tail string `json:"tail,omitempty"`

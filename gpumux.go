@@ -77,7 +77,8 @@ type MapInput struct {
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
 	// Arg is shared by all items, such as a configuration: a JSON value of at most MaxArg.
-	// Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none.
+	// Processes find it in GPUMUX_ARG, in Python with gpumux.arg(), and a class in its
+	// constructor's arguments. Default: none.
 	Arg json.RawMessage `json:"arg,omitempty"`
 	// ArgFile is a file with the JSON of a larger Arg, at most MaxArgFile, by its key in the
 	// workers' store or by URL. Processes find a file of their own in GPUMUX_ARG_FILE, in
@@ -105,6 +106,10 @@ type MapInput struct {
 	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process
 	// do not count.
 	Attempts int `json:"attempts,omitempty"`
+	// RetryOn names the exceptions that Attempts is for, such as "TimeoutError" or
+	// "openai.RateLimitError"; classes made of them count. In R it names classes of
+	// conditions, and of a command its exit statuses, such as "75". Default: all.
+	RetryOn []string `json:"retryOn,omitempty"`
 	// Backoff is the pause before an item that raised is tried again, without a slot. It
 	// doubles with each try, up to a minute. Default: none, and the process stays.
 	Backoff Duration `json:"backoff,omitempty"`
@@ -136,12 +141,14 @@ type Stage struct {
 	Task    string   `json:"task"`
 	Edition string   `json:"edition,omitempty"`
 	Ladder  []string `json:"ladder,omitempty"`
-	// Mode, Chunk, Timeout, Attempts and Backoff hold for the stage alone.
-	Mode     Mode     `json:"mode,omitempty"`
-	Chunk    int      `json:"chunk,omitempty"`
-	Timeout  Duration `json:"timeout,omitempty"`
-	Attempts int      `json:"attempts,omitempty"`
-	Backoff  Duration `json:"backoff,omitempty"`
+	// Arg, Mode, Chunk, Timeout, Attempts, RetryOn and Backoff hold for the stage alone.
+	Arg      json.RawMessage `json:"arg,omitempty"`
+	Mode     Mode            `json:"mode,omitempty"`
+	Chunk    int             `json:"chunk,omitempty"`
+	Timeout  Duration        `json:"timeout,omitempty"`
+	Attempts int             `json:"attempts,omitempty"`
+	RetryOn  []string        `json:"retryOn,omitempty"`
+	Backoff  Duration        `json:"backoff,omitempty"`
 	// Keep leaves the values of the stage in the store when the map has ended, so that a
 	// map of the same ID with other code in later stages need not run it again. The last
 	// stage's values are the results.
@@ -160,6 +167,12 @@ func (in MapInput) Steps() []MapInput {
 		step.Stages, step.Task, step.Edition = nil, s.Task, cmp.Or(s.Edition, in.Edition)
 		if len(s.Ladder) > 0 {
 			step.Ladder = s.Ladder
+		}
+		if s.Arg != nil {
+			step.Arg, step.ArgFile = s.Arg, ""
+		}
+		if len(s.RetryOn) > 0 {
+			step.RetryOn = s.RetryOn
 		}
 		step.Mode, step.Chunk, step.Timeout = cmp.Or(s.Mode, in.Mode), cmp.Or(s.Chunk, in.Chunk), cmp.Or(s.Timeout, in.Timeout)
 		step.Attempts, step.Backoff = cmp.Or(s.Attempts, in.Attempts), cmp.Or(s.Backoff, in.Backoff)

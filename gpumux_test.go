@@ -66,6 +66,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
 		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
 		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
+		"broken args":      {`{"stages":[{"task":"f","arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"},{"task":"g","retryOn":["A"," B",""]}],"items":[]}`, []string{"stages[0].arg", "stages[1].retryOn[1]", "stages[1].retryOn[2]"}},
 		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,11 +92,6 @@ func (in MapInput) Validate() error {
 	bad.limit("patience", in.Patience, maxTimeout)
 	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
 	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
-	if n := len(in.Arg); n > MaxArg {
-		bad.Add("arg", "has %s, more than %s; put it in the store, and name it as argFile", Size(n), Size(MaxArg))
-	} else if n > 0 && !json.Valid(in.Arg) {
-		bad.Add("arg", "%.80q is not JSON", in.Arg)
-	}
 	if bad.longest("argFile", in.ArgFile, MaxKey); in.ArgFile != "" && in.Arg != nil {
 		bad.Add("argFile", "stands for arg; give one of them")
 	}
@@ -131,6 +126,11 @@ func (in MapInput) validateStep(bad *InputError, at string) {
 			bad.Add(field, "%v", err)
 		}
 	}
+	if n := len(in.Arg); n > MaxArg {
+		bad.Add(at+"arg", "has %s, more than %s; put it in the store, and name it as the map's argFile", Size(n), Size(MaxArg))
+	} else if n > 0 && !json.Valid(in.Arg) {
+		bad.Add(at+"arg", "%.80q is not JSON", in.Arg)
+	}
 	if in.Chunk < 0 || in.Chunk > MaxChunk {
 		bad.Add(at+"chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
 	}
@@ -140,6 +140,12 @@ func (in MapInput) validateStep(bad *InputError, at string) {
 	bad.limit(at+"timeout", in.Timeout, maxTimeout)
 	if in.Attempts < 0 || in.Attempts > MaxAttempts {
 		bad.Add(at+"attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
+	}
+	bad.longest(at+"retryOn", strings.Join(in.RetryOn, ","), MaxKey)
+	for i, name := range in.RetryOn {
+		if name == "" || strings.TrimSpace(name) != name {
+			bad.Add(fmt.Sprintf("%sretryOn[%d]", at, i), "%.60q is no name of an exception, such as TimeoutError or openai.RateLimitError", name)
+		}
 	}
 	bad.limit(at+"backoff", in.Backoff, maxBackoff)
 }

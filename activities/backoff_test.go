@@ -82,6 +82,13 @@ func indices(runs contract.Runs) (all []int64) {
 	return all
 }
 
+func TestLedger_WhatIsFinalDoesNotComeBack(t *testing.T) {
+	l := recorded(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
+	_, later, _ := l.add(calls.Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Attempts: 1, Final: true}}})
+	require.False(t, later)
+	require.EqualValues(t, 1, l.result.Failed)
+}
+
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})

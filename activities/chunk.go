@@ -220,7 +220,7 @@ func (a *attempt) runCall(run contract.Runs, call calls.Call) error {
 	defer cancel(nil)
 	c := a.chunk
 	call.Task, call.Map, call.Mode, call.Arg, call.ArgFile = c.Task, c.Map, c.Mode, c.Arg, c.ArgFile
-	call.Timeout, call.Attempts = time.Duration(c.Timeout), c.Attempts
+	call.Timeout, call.Attempts, call.RetryOn = time.Duration(c.Timeout), c.Attempts, c.RetryOn
 	call.Arrays = contract.KeepsArrays(c.Parts)
 	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own

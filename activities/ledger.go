@@ -241,7 +241,7 @@ func (l *ledger) add(done calls.Done) (r gpumux.Result, later, ended bool) {
 	if done.Concurrent {
 		l.result.Busy += gpumux.Duration(done.Busy)
 	}
-	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
+	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff && !r.Fault.Final {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
 			l.board.done[at] = true
 			l.memo.Retry.Add(r.Index)

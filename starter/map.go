@@ -77,7 +77,7 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Stages                     []string `json:",omitempty"`
 	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.ArgFile, in.Columns, nil}
 	for _, stage := range in.Stages {
-		what.Stages = append(what.Stages, stage.Task)
+		what.Stages = append(what.Stages, strings.TrimSpace(stage.Task+" "+string(stage.Arg)))
 	}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
@@ -98,13 +98,14 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Mode        gpumux.Mode
 		Timeout     string
 		Attempts    int
+		RetryOn     []string       `json:",omitempty"`
 		Key         string         `json:",omitempty"`
 		WithItem    bool           `json:",omitempty"`
 		Stages      []gpumux.Stage `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Key, in.WithItem, nil}
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.RetryOn, in.Key, in.WithItem, nil}
 	edition := m.Edition
 	for _, s := range in.Stages {
-		options.Stages = append(options.Stages, gpumux.Stage{Ladder: s.Ladder, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts})
+		options.Stages = append(options.Stages, gpumux.Stage{Ladder: s.Ladder, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, RetryOn: s.RetryOn})
 		edition, _, _ = strings.Cut(m.Edition, "-")
 	}
 	id = clean(in.Name()) + "-" + digest(options)[:12]

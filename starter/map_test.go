@@ -46,6 +46,7 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		"ladder":  func(in *gpumux.MapInput) { in.Ladder = []string{"cpu"} },
 		"mode":    func(in *gpumux.MapInput) { in.Mode = gpumux.ModeFresh },
 		"timeout": func(in *gpumux.MapInput) { in.Timeout = 1 },
+		"retryOn": func(in *gpumux.MapInput) { in.RetryOn = []string{"OSError"} },
 	}
 	id := made(Map{Input: base})
 	for name, change := range same {
@@ -85,11 +86,15 @@ func TestIdentify_Stages(t *testing.T) {
 	kept := load
 	kept.Keep, kept.Chunk, kept.Backoff, kept.Edition = true, 3, 1, "e1"
 	require.Equal(t, made(both), made(staged("e1-e2", kept, embed)))
+	small := load
+	small.Arg = []byte("1")
+	require.NotEqual(t, fingerprint(both), fingerprint(staged("e1-e2", small, embed)))
 	for name, change := range map[string]func(*gpumux.Stage){
 		"ladder":   func(s *gpumux.Stage) { s.Ladder = []string{"cpu", "gpu"} },
 		"mode":     func(s *gpumux.Stage) { s.Mode = gpumux.ModeFresh },
 		"timeout":  func(s *gpumux.Stage) { s.Timeout = 1 },
 		"attempts": func(s *gpumux.Stage) { s.Attempts = 2 },
+		"retryOn":  func(s *gpumux.Stage) { s.RetryOn = []string{"OSError"} },
 	} {
 		other := load
 		change(&other)

@@ -109,7 +109,7 @@ func (s *stage) dispatch(ctx workflow.Context, piece contract.Piece, forced bool
 		Priority: fairly(ctx, e.in, e.id),
 	}
 	chunk := contract.Chunk{
-		Map: e.id, Task: s.in.Task, Edition: s.in.Edition, Mode: s.in.Mode, Timeout: s.in.Timeout, Attempts: s.in.Attempts,
+		Map: e.id, Task: s.in.Task, Edition: s.in.Edition, Mode: s.in.Mode, Timeout: s.in.Timeout, Attempts: s.in.Attempts, RetryOn: s.in.RetryOn,
 		Arg: s.in.Arg, ArgFile: s.in.ArgFile, MayFail: e.failures.mayFail(e.failed()), Backoff: s.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Parts: s.parts, Claim: e.claim, Feeds: s.next() != nil,
 		Larger: s.ladder.hasLarger(at), Limit: gpumux.Duration(s.sizer.Limit(piece)),

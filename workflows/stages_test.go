@@ -165,13 +165,15 @@ func TestStages_EachTriesInItsOwnWay(t *testing.T) {
 	w.register(env)
 	stages := slices.Clone(doubleNext)
 	stages[1].Attempts, stages[1].Backoff = 3, gpumux.Duration(40*time.Second)
-	env.ExecuteWorkflow(numbers, 1, gpumux.MapInput{Stages: stages, Attempts: 2})
+	stages[1].Arg, stages[1].RetryOn = []byte("2"), []string{"B"}
+	env.ExecuteWorkflow(numbers, 1, gpumux.MapInput{Stages: stages, Attempts: 2, ArgFile: "args/1.json", RetryOn: []string{"A"}})
 	var mapped workflows.Mapped[int]
 	require.NoError(t, env.GetWorkflowResult(&mapped))
 	require.Equal(t, 1, mapped.Results[0].Value)
 	for _, c := range w.chunks {
 		require.Equal(t, c.Task == "next", c.Backoff)
 		require.Equal(t, map[string]int{"double": 2, "next": 3}[c.Task], c.Attempts)
+		require.Equal(t, map[string]string{"double": "A args/1.json ", "next": "B  2"}[c.Task], c.RetryOn[0]+" "+c.ArgFile+" "+string(c.Arg))
 	}
 	require.GreaterOrEqual(t, tries[1].Sub(tries[0]), 40*time.Second)
 }

@@ -52,6 +52,20 @@ func TestFault_Attempts(t *testing.T) {
 	require.Empty(t, got[2].Fault.Chain, "earlier tries are not its cause")
 }
 
+func TestFault_TriesOnlyAfterWhatRetryOnNames(t *testing.T) {
+	for _, target := range []string{"faults.py:flaky", "faults.py:flaky_batch", "together.py:flaky"} {
+		p := start(t, target)
+		p.RetryOn = []string{"LookupError"}
+		got := p.Do(3, "3")[0]
+		require.Equal(t, "try 1", got.Fault.Message, target)
+		require.Equal(t, []any{1, true}, []any{got.Attempts, got.Final}, target)
+		p.RetryOn = append(p.RetryOn, "ArithmeticError")
+		require.Equal(t, wiretest.Answer{Value: "4", Attempts: 4}, p.Do(4, "4")[0], target)
+		got = p.Do(2, "5")[0]
+		require.Equal(t, []any{2, false}, []any{got.Attempts, got.Final}, target)
+	}
+}
+
 func TestFault_NothingOfAnItemIsKept(t *testing.T) {
 	p := start(t, "faults.py:keeps")
 	got := p.Do(2, "1", `"count"`, `"raise"`, `"count"`, "2", `"count"`)

@@ -1,8 +1,11 @@
 package python_test
 
 import (
+	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,13 +69,67 @@ func TestLoad_AClass(t *testing.T) {
 	require.Equal(t, "[6,1,3]", strings.Join(p.Values("3"), " "))
 }
 
+// A class is made with the fields of the map's arg.
+func TestLoad_AClassWithArguments(t *testing.T) {
+	for _, c := range []struct{ class, arg, want string }{
+		{"Scale", `{"factor":2}`, "6"}, {"Scale", `{"factor":2,"offset":1}`, "7"}, {"Fields", `{"a":1}`, `{"a":1}`},
+		{"Fields", "", "{}"}, {"Fields", "[1]", "{}"}, {"Module", `{"a":1}`, `{"a":1}`},
+		{"Scale", `{"factr":2}`, "gets the fields of --arg, which has factr: missing a required argument: 'factor'"},
+		{"Scale", `{"factor":2,"x":1}`, "got an unexpected keyword argument 'x'"},
+		{"Scale", "", "TypeError: Scale(factor, *, offset=0) gets the fields of --arg, which has none"},
+	} {
+		t.Run(c.class+c.arg, func(t *testing.T) {
+			if c.arg != "" {
+				t.Setenv("GPUMUX_ARG", c.arg)
+			}
+			p := greet(t, "tasks", "classes.py:"+c.class)
+			if fault, failed := p.Next().(wire.Fault); failed {
+				require.Contains(t, fault.Raised.Class+": "+fault.Raised.Message, c.want)
+				return
+			}
+			require.Equal(t, c.want, p.Values("3")[0])
+		})
+	}
+}
+
+// A class is left, or closed, when its process ends in order.
+func TestLoad_AClassThatEnds(t *testing.T) {
+	for _, c := range []struct{ target, printed string }{
+		{"Closes", "closing\n"}, {"Within", "entered\nleft (None, None, None)\nclosing\n"}, {"Awaits", "closing\n"},
+	} {
+		for item, says := range map[string]string{"stops": "", "exits": "", "raises": "ValueError: no way out\n"} {
+			for _, status := range []int{0, 143} {
+				t.Run(fmt.Sprint(c.target, item, status), func(t *testing.T) {
+					p := start(t, "classes.py:"+c.target)
+					require.Equal(t, quote(item), p.Values(quote(item))[0])
+					if status == 0 {
+						require.NoError(t, p.Conn.Send(wire.Stop{}))
+					} else {
+						require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+					}
+					if says != "" {
+						status = wire.Unleft
+					}
+					require.Equal(t, status, p.Exit())
+					require.Regexp(t, "^"+regexp.QuoteMeta(c.printed)+"(?s:.*)"+says+"$", p.Printed())
+				})
+			}
+		}
+	}
+	p := start(t, "classes.py:resident.scale")
+	require.Equal(t, "4", p.Values("2")[0])
+	require.NoError(t, p.Conn.Send(wire.Stop{}))
+	require.Zero(t, p.Exit())
+	require.Equal(t, "closing\n", p.Printed())
+}
+
 func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
 	for _, c := range []struct{ dir, target, class, message string }{
 		{"tasks", "kinds.py:bath", "AttributeError", "kinds.py has no function bath; it has: plain, awaited, one_loop, Model, Counting, Batching, Refusing, model, through_sibling, batch, batch_bare, batch_awaited"},
 		{"tasks", "kinds.py:model.nothing", "AttributeError", "kinds.py has no function model.nothing; it has: plain,"},
 		{"tasks", "kinds.py:Refusing", "OSError", "no weights here"},
 		{"tasks", "kinds.py:not_a_function", "TypeError", "not_a_function in kinds.py is a int, which cannot be called"},
-		{"tasks", "kind.py:plain", "FileNotFoundError", "has: faults.py, kinds.py, life.py, managed.py, noise.py, sibling.py"},
+		{"tasks", "kind.py:plain", "FileNotFoundError", "has: classes.py, faults.py, kinds.py, life.py, managed.py, noise.py, sibling.py"},
 		{"tasks", "kind:plain", "ModuleNotFoundError", "there is no module kind; "},
 		{"tasks", "kinds.py", "ValueError", "'kinds.py' names no task; write file.py:function or module:function"},
 		{"tasks", "", "ValueError", "names no task"},

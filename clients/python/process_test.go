@@ -55,7 +55,7 @@ func launch(t *testing.T, more ...*os.File) *wiretest.Process {
 	near, file, err := wire.Pair()
 	require.NoError(t, err)
 	cmd := exec.Command(python, runtime)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1", "GPUMUX_ARG=" + os.Getenv("GPUMUX_ARG")}
 	return wiretest.Start(t, near, append([]*os.File{file}, more...), cmd)
 }
 

@@ -231,6 +231,9 @@ func TestManaged_ExitThatFails(t *testing.T) {
 				} else {
 					require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 				}
+				if says != "" {
+					status = wire.Unleft
+				}
 				require.Equal(t, status, p.Exit())
 				require.Regexp(t, `^leaving\n(?s:.*)`+says+`helped\n$`, p.Printed())
 			})

@@ -7,15 +7,19 @@ export interface Stage {
   edition?: string | null;
   /** task, edition and ladder are those of the stage. */
   ladder?: Array<string> | null;
-  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
+  arg?: unknown;
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
   mode?: "persistent" | "fresh" | "" | null;
-  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
   chunk?: number | null;
-  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
   timeout?: number | string | null;
-  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
   attempts?: number | null;
-  /** mode, chunk, timeout, attempts and backoff hold for the stage alone. */
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
+  retryOn?: Array<string> | null;
+  /** arg, mode, chunk, timeout, attempts, retryOn and backoff hold for the stage alone. */
   backoff?: number | string | null;
   /** keep leaves the values of the stage in the store when the map has ended, so that a map of the same ID with other code in later stages need not run it again. The last stage's values are the results. */
   keep?: boolean | null;
@@ -41,7 +45,7 @@ export interface MapInput {
   columns?: Array<string> | null;
   /** range makes the items the whole numbers start, start+1, … end-1. */
   range?: Range | null;
-  /** arg is shared by all items, such as a configuration: a JSON value of at most 16KiB. Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none. */
+  /** arg is shared by all items, such as a configuration: a JSON value of at most 16KiB. Processes find it in GPUMUX_ARG, in Python with gpumux.arg(), and a class in its constructor's arguments. Default: none. */
   arg?: unknown;
   /** argFile is a file with the JSON of a larger arg, at most 16KiBFile, by its key in the workers' store or by URL. Processes find a file of their own in GPUMUX_ARG_FILE, in Python the value with gpumux.arg(). Starter makes it of a large arg. */
   argFile?: string | null;
@@ -63,6 +67,8 @@ export interface MapInput {
   timeout?: number | string | null;
   /** attempts is how often an item that raises is tried. Default 1. Deaths of the process do not count. */
   attempts?: number | null;
+  /** retryOn names the exceptions that attempts is for, such as "TimeoutError" or "openai.RateLimitError"; classes made of them count. In R it names classes of conditions, and of a command its exit statuses, such as "75". Default: all. */
+  retryOn?: Array<string> | null;
   /** backoff is the pause before an item that raised is tried again, without a slot. It doubles with each try, up to a minute. Default: none, and the process stays. */
   backoff?: number | string | null;
   /** maxFailures ends the map when more items than that have failed; "0" at the first that fails. Failures of an earlier run do not count. */
@@ -108,8 +114,10 @@ export interface Fault {
   requested?: number;
   total?: number;
   free?: number;
-  /** attempts is how often the item was tried. */
+  /** attempts is how often the item was tried. final says that its exception is none of those that are tried again. */
   attempts?: number;
+  /** attempts is how often the item was tried. final says that its exception is none of those that are tried again. */
+  final?: boolean;
   traceback?: string;
   /** tail is the end of the process's output. */
   tail?: string;

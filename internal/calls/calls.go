@@ -70,10 +70,11 @@ func (*Single) Keep(context.Context, int64, string, *os.File) error { return err
 type Call struct {
 	// Task is the task's name. Map is the map of the items, for people.
 	Task, Map string
-	// Mode, Timeout and Attempts override the task's own; zero keeps them.
+	// Mode and Timeout override the task's own; zero keeps them.
 	Mode     gpumux.Mode
 	Timeout  time.Duration
 	Attempts int
+	RetryOn  []string
 	// Arg is GPUMUX_ARG of the call's processes, or the file GPUMUX_ARG_FILE where it is
 	// large. ArgFile is an object in the store that holds it. Default: nothing.
 	Arg     json.RawMessage

@@ -98,7 +98,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
 		empty := strings.Trim(flag.Value.String(), `[]"`) == "" // as from a variable that is not set
 		switch flag.Name {
-		case "in", "range", "glob", "key", "pool":
+		case "in", "range", "glob", "key", "pool", "retry-on":
 			m.when(empty, "--%s is empty", flag.Name)
 		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
@@ -113,6 +113,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	f.pool.Mode = f.input.Mode
 	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
 	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
+	m.when(len(f.input.RetryOn) > 0 && !again, "--retry-on goes with --attempts 2 or more: without it no item is tried again")
 	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
 }
 

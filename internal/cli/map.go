@@ -369,10 +369,10 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 		}
 	}
 	r.h, err = r.conn.Retry(ctx, id, func(in *gpumux.MapInput) {
-		f.overrule(c, &in.Ladder, &in.Mode, &in.Timeout, &in.Attempts)
+		f.overrule(c, &in.Ladder, &in.Mode, &in.Timeout, &in.Attempts, &in.RetryOn)
 		for i := range in.Stages {
 			s := &in.Stages[i]
-			f.overrule(c, &s.Ladder, &s.Mode, &s.Timeout, &s.Attempts)
+			f.overrule(c, &s.Ladder, &s.Mode, &s.Timeout, &s.Attempts, &s.RetryOn)
 		}
 	})
 	if err != nil {
@@ -386,12 +386,12 @@ func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
 }
 
 // overrule sets the options of a map or a stage that are given to a retry.
-func (f *mapFlags) overrule(c *cobra.Command, ladder *[]string, mode *gpumux.Mode, timeout *gpumux.Duration, attempts *int) {
+func (f *mapFlags) overrule(c *cobra.Command, ladder *[]string, mode *gpumux.Mode, timeout *gpumux.Duration, attempts *int, retryOn *[]string) {
 	if len(f.input.Ladder) > 0 {
 		*ladder = f.input.Ladder
 	}
 	*mode, *timeout = cmp.Or(f.input.Mode, *mode), cmp.Or(f.input.Timeout, *timeout)
 	if c.Flags().Changed("attempts") {
-		*attempts = f.input.Attempts
+		*attempts, *retryOn = f.input.Attempts, f.input.RetryOn
 	}
 }

@@ -68,7 +68,7 @@ func (f *taskFlags) registerMode(flags *pflag.FlagSet) {
 // slot; local goes before the help of the former.
 func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	f.registerMode(flags)
-	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
+	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, the arguments of a class, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
 	f.registerSlots(flags, local)
 	flags.Func("memory", local+"memory `budget` of a slot, such as 8GiB", f.parseMemory)
 	flags.Func("reserve", local+"`memory` of each device that stays free for others, such as 1GiB; needs --memory",
@@ -136,11 +136,16 @@ func (f *mapFlags) register(c *cobra.Command) {
 func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines or .parquet; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
 	flags.StringVar(&f.files, "files", "", filesUsage)
-	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
+	f.registerAttempts(flags)
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
 	flags.BoolVar(&f.openAI, "openai", false, openAIUsage)
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
+}
+
+func (f *mapFlags) registerAttempts(flags *pflag.FlagSet) {
+	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.StringSliceVar(&f.input.RetryOn, "retry-on", nil, "with --attempts: the `exceptions` that are tried again, such as TimeoutError,openai.RateLimitError, or the exit statuses of a command (default all)")
 }
 
 func (f *mapFlags) registerText(flags *pflag.FlagSet) {
@@ -152,7 +157,6 @@ func (f *mapFlags) registerText(flags *pflag.FlagSet) {
 }
 
 const (
-	attemptsUsage  = "how often an item that raises is tried"
 	filesUsage     = "a `folder` for files that items keep with gpumux.save, as <index>/<name> (default with --local: ./ID.files; else they stay in the store)"
 	quietUsage     = "no progress and no summary"
 	openAIUsage    = "of a map of requests: lines in the form of OpenAI's batches"

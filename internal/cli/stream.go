@@ -42,7 +42,7 @@ ends: the results of what came before are written, and the exit code is 2.`,
 	f.registerText(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, or - for standard output")
 	flags.BoolVar(&f.unordered, "unordered", false, unorderedUsage)
-	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
+	f.registerAttempts(flags)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "gpu or cpu (default what the machine has)")
 	registerExact(flags, &f.exact)

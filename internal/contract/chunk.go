@@ -81,6 +81,7 @@ type Chunk struct {
 	Mode     gpumux.Mode     `json:"mode,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
+	RetryOn  []string        `json:"retryOn,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
 	ArgFile  string          `json:"argFile,omitempty"`
 	// MayFail is how many items may fail before the rest is handed back; nil: any number.
@@ -274,7 +275,7 @@ type Owner struct {
 	// Input is the source with its hash, the range, or the hash of items that travel inline.
 	Input string `json:"input"`
 	Items int64  `json:"items"`
-	// Arg is a hash of the argument that the items share.
+	// Arg is a hash of the argument that the items share, and of those of stages.
 	Arg string `json:"arg,omitempty"`
 	// Key and WithItem say which parts of their items the results have.
 	Key      string `json:"key,omitempty"`
@@ -304,8 +305,14 @@ func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
 		}
 		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
 	}
-	if in.Arg != nil || in.ArgFile != "" {
-		sum := sha256.Sum256(append([]byte(in.ArgFile), in.Arg...))
+	arg := append([]byte(in.ArgFile), in.Arg...)
+	for i, stage := range in.Stages {
+		if stage.Arg != nil {
+			arg = fmt.Appendf(arg, "\n%d %s", i, stage.Arg)
+		}
+	}
+	if len(arg) > 0 {
+		sum := sha256.Sum256(arg)
 		o.Arg = hex.EncodeToString(sum[:16])
 	}
 	return o

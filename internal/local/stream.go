@@ -26,7 +26,7 @@ type StreamOptions struct {
 	Items func(ctx context.Context, give func(item []byte, wrong *gpumux.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
-	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
+	// Input has the options of the items: Mode, Timeout, Attempts, RetryOn, Arg, Key and WithItem.
 	Input gpumux.MapInput
 }
 
@@ -198,7 +198,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		}
 		began, abreast := time.Now(), s.serving.Add(1)
 		var failed error
-		chunk := contract.Chunk{Task: s.task, Edition: gpumux.AnyEdition, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
+		chunk := contract.Chunk{Task: s.task, Edition: gpumux.AnyEdition, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, RetryOn: in.RetryOn, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
 		err := s.worker.RunDirect(ctx, s.pool, chunk, s.meet, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
 		s.serving.Add(-1)

@@ -207,9 +207,9 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 	}
 }
 
-// End ends the process, at once or kindly, and returns when nothing of it is left. It
-// reports whether the grace was too short.
-func (p *Session) End(kindly bool, grace time.Duration) (late bool) {
+// End ends the process, at once or kindly, and returns when nothing of it is left: whether
+// the grace was too short, and the exception that the task raised when it was left.
+func (p *Session) End(kindly bool, grace time.Duration) (late bool, raised string) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
@@ -220,11 +220,14 @@ func (p *Session) End(kindly bool, grace time.Duration) (late bool) {
 	}
 	select {
 	case <-p.Process.Exited:
+		if p.conn != nil && p.Process.Status.ExitCode() == wire.Unleft {
+			raised = diagnosis.LastLine(p.Process.Out.Rest())
+		}
 	case <-timer.C:
 		late = true
 	}
 	p.Kill()
-	return late
+	return late, raised
 }
 
 // Kill ends the process without asking, and the conversation.

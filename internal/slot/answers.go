@@ -256,7 +256,7 @@ func (a *answers) raised(m wire.Fault) error {
 	if death != nil {
 		return death
 	}
-	if a.job.fresh && fault.Attempts < running.call.Attempts {
+	if a.job.fresh && !fault.Final && fault.Attempts < running.call.Attempts {
 		running.tries++
 		a.flight.drop(at)
 		running.call.queue.back(running)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,11 +65,13 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 		if err := c.checkEdition(ctx); err != nil {
 			return done, err
 		}
-		if done.Fault == nil || tries >= one.call.Attempts {
-			if done.Fault != nil {
-				done.Fault.Attempts = tries
-				done.Fault.Item = text.Excerpt(one.Value)
-			}
+		fault, retryOn := done.Fault, one.call.RetryOn
+		if fault == nil {
+			return done, nil
+		}
+		fault.Final = len(retryOn) > 0 && !slices.Contains(retryOn, strings.TrimPrefix(fault.Exit, "exit status "))
+		if fault.Final || tries >= one.call.Attempts {
+			fault.Attempts, fault.Item = tries, text.Excerpt(one.Value)
 			return done, nil
 		}
 	}

@@ -132,7 +132,7 @@ func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err er
 		return 0, nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: c.p.account.send(len(items)), Attempts: each.Attempts, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: c.p.account.send(len(items)), Attempts: each.Attempts, RetryOn: each.RetryOn, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		items[i].run, items[i].n, items[i].sent, items[i].began = run.Run, i, now, time.Time{}
 		if items[i].Arrays == nil || !c.p.kinds {

@@ -45,5 +45,11 @@ func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "try 2", got[0].Fault.Message)
 		require.Equal(t, 2, got[0].Fault.Attempts)
+		for name, tried := range map[string]int{"ValueError": 1, "Exception": 2} {
+			call := calls.Call{Mode: mode, Attempts: 2, RetryOn: []string{name}}
+			got, err = run(t, s, python(dir, "flaky"), slot.Call{Call: call, Work: work(filepath.Join(dir, name))})
+			require.NoError(t, err)
+			require.Equal(t, []any{tried, tried == 1}, []any{got[0].Fault.Attempts, got[0].Fault.Final}, "%s %s", mode, name)
+		}
 	}
 }

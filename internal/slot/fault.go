@@ -76,6 +76,7 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
+	fault.Final = m.Final
 	fault.Item = text.Excerpt(e.Item)
 	return fault, output, nil
 }

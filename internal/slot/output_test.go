@@ -65,6 +65,22 @@ func TestSlot_ProcessesThatDoNotEndAreSaid(t *testing.T) {
 	require.Contains(t, notices.All()[0], "daemon=True")
 }
 
+func TestSlot_TasksThatRaiseAtTheirEndAreSaid(t *testing.T) {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
+		var notices notice.List
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"),
+			[]byte("class Sink:\n    def __call__(self, x): return x\n    def close(self): raise OSError('no space left')\n"), 0o644))
+		s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Notices: &notices})
+		got, err := run(t, s, python(dir, "Sink"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(ints(3)...)})
+		require.NoError(t, err)
+		require.Len(t, got, 3)
+		require.NoError(t, s.Stop(context.Background()))
+		require.Len(t, notices.All(), 1, "%q", notices.All())
+		require.Contains(t, notices.All()[0], "task Sink: the end of a task's process raised OSError: no space left", mode)
+	}
+}
+
 func TestSlot_EndlessOutputIsCutInTheMiddle(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	got, err := run(t, s, python(dir, "flood"), slot.Call{Work: work(1000, 0)})

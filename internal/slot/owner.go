@@ -106,10 +106,15 @@ func (o *owner) retire(kindly bool, why string) {
 		return
 	}
 	o.slot.enter(Reclaiming, why)
-	if p.session.End(kindly, o.o.Grace) && kindly {
+	late, raised := p.session.End(kindly, o.o.Grace)
+	if late && kindly {
 		o.o.Notices.Warn(o.o.Log, fmt.Sprintf("after their last item, processes of a task do not end by themselves; each is killed after %s", o.o.Grace),
 			zap.String("task", p.session.Task.Name), zap.String("advice", "let the task join its threads, or make them"+
-				" daemons (threading.Thread(daemon=True)), and let its exit handlers and __aexit__ return"))
+				" daemons (threading.Thread(daemon=True)), and let its exit handlers, __exit__ or close return"))
+	}
+	if raised != "" {
+		o.o.Notices.Warn(o.o.Log, "the end of a task's process raised "+raised, zap.String("task", p.session.Task.Name),
+			zap.String("advice", "no result is concerned; mend its __exit__ or close"))
 	}
 	began := time.Now()
 	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {

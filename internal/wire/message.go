@@ -12,6 +12,8 @@ const (
 	Version = 1
 	// MaxFrame is the most bytes that one frame may hold, without its length.
 	MaxFrame = 1 << 30
+	// Unleft is the exit status of a process whose task raised when it was left.
+	Unleft = 66
 )
 
 // Message is one of Hello, Run, Next, Cancel and Stop (from the worker), or one of
@@ -36,9 +38,11 @@ type Hello struct {
 // Run asks for items. The process answers each before it starts the next, unless its
 // Ready has Concurrent, and waits for Next after a Fault. Runs are numbered from 1.
 type Run struct {
-	Run      int64             `json:"run"`
-	Attempts int               `json:"attempts"`
-	Items    []json.RawMessage `json:"items,omitzero"`
+	Run      int64 `json:"run"`
+	Attempts int   `json:"attempts"`
+	// RetryOn names the exceptions that Attempts is for. Default: all.
+	RetryOn []string          `json:"retryOn,omitempty"`
+	Items   []json.RawMessage `json:"items,omitzero"`
 	// Kinds has one entry per item; nil: all are JSON. They need a Ready with Kinds.
 	Kinds  []Kind `json:"kinds,omitempty"`
 	Folder string `json:"folder,omitempty"`
@@ -123,6 +127,7 @@ type Fault struct {
 	Run        int64       `json:"run,omitempty"`
 	N          int         `json:"n,omitempty"`
 	Attempts   int         `json:"attempts,omitempty"`
+	Final      bool        `json:"final,omitempty"`
 	Busy       float64     `json:"busy,omitempty"`
 	Out        int64       `json:"out,omitempty"`
 	Peak       int64       `json:"peak,omitempty"`

@@ -121,4 +121,14 @@ func TestSeeing_ItemsThatRaiseAreTriedAfterAPause(t *testing.T) {
 	for i := range 6 {
 		require.Equal(t, "xxx", s.file("tries"+string(rune('0'+i))))
 	}
+	require.Contains(t, s.run(2, "map", "flaky.py:flaky", "--range", "0:6", "--local", "--retry-on", "OSError").stderr.String(), "--retry-on goes with --attempts")
+	for name, more := range map[string][]string{"same": nil, "fresh": {"--mode", "fresh"}, "pause": {"--backoff", "10ms"}} {
+		s.write(name+".py", strings.ReplaceAll(flakyPy, "tries", name))
+		s.run(1, append([]string{"map", name + ".py:flaky", "--range", "0:2", "--local", "--attempts", "3", "--out", "r.jsonl", "--retry-on",
+			"requests.Timeout,LookupError"}, more...)...)
+		require.Equal(t, "xx", s.file(name+"0")+s.file(name+"1"), "none is tried again: %s", name)
+		require.Contains(t, s.file("r.jsonl"), `"final":true`)
+	}
+	s.run(1, "map", "--range", "0:2", "--local", "--attempts", "3", "--retry-on", "75,9", "--out", "r.jsonl", "--", "sh", "-c", "echo >>status; exit $((74+$1))", "sh", "{}")
+	require.Equal(t, 4, strings.Count(s.file("status"), "\n"), "one of status 74 once, one of 75 three times")
 }

@@ -48,6 +48,14 @@ class Offset:
         return x + self.offset
 
 
+class Scale:
+    def __init__(self, factor, offset=0):
+        self.factor, self.offset = factor, offset
+
+    def __call__(self, x):
+        return self.factor * x + self.offset
+
+
 def saving(x):
     import gpumux
 

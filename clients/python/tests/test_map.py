@@ -278,7 +278,8 @@ class Map(unittest.TestCase):
             ("memory='much': \"much\" is not a size; write it as 8GiB", {"memory": "much"}),
             ("slots=0: .* is not a number of slots", {"slots": 0}), ("slots=True .* is not a number of slots", {"slots": True}),
             ("attempts=0 is outside 1 to 100", {"attempts": 0}),
-            ("timeout=-1.5 is outside 0", {"timeout": -1.5}), ("mode='x' is unknown", {"mode": "x"}),
+            ("timeout=-1.5 is outside 0", {"timeout": -1.5}), ("retry_on=.*TimeoutError.* goes with attempts", {"retry_on": TimeoutError}),
+            ("retry_on=.* is empty", {"retry_on": [""], "attempts": 2}), ("mode='x' is unknown", {"mode": "x"}),
             ("devices=\\['a', 'b'\\]: unknown device", {"devices": ["a", "b"]}),
         ):
             with self.subTest(options), self.assertRaisesRegex(gpumux.BadInput, f"^{said}") as raised:

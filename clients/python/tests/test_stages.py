@@ -55,13 +55,18 @@ class Stages(unittest.TestCase):
         once = gpumux.stage(tasks.failing_once, attempts=2, mode="persistent", chunk=1, timeout=60.5, backoff=0.01)
         self.assertEqual(values(gpumux.map([tasks.double, once], [1, 2], slots=1, arg=self.state)), [2, 4])
 
+    def test_classes_with_arguments_of_their_own(self):
+        stages = [tasks.Scale, gpumux.stage(tasks.Scale, arg={"factor": 10}), tasks.Scale]
+        self.assertEqual(values(gpumux.map(stages, [1, 2], slots=1, arg={"factor": 2, "offset": 1})), [61, 101])
+
     def test_what_a_stage_says_to_the_command(self):
-        once = gpumux.stage("b:g", pool=["gpu", "cpu"], attempts=3, timeout=1.5, keep=True)
+        once = gpumux.stage("b:g", pool=["gpu", "cpu"], attempts=3, retry_on=(OSError, "a.B"), timeout=1.5, keep=True, arg={"x": [1]})
         self.assertEqual(read("a:f", "").words, ["a:f"])
         words = read([once, "c:h"], "").words
         self.assertEqual(words[::2], ["--stage"] * 2)
         self.assertEqual([json.loads(word) for word in words[1::2]],
-            [{"task": "b:g", "ladder": ["gpu", "cpu"], "timeout": 1.5, "attempts": 3, "keep": True}, {"task": "c:h"}])
+            [{"task": "b:g", "ladder": ["gpu", "cpu"], "arg": {"x": [1]}, "timeout": 1.5, "attempts": 3, "retryOn": ["OSError", "a.B"], "keep": True},
+             {"task": "c:h"}])
         self.assertEqual(flags({"slots": {"cpu": 6, "gpu": "auto"}}), ["--slots", "cpu=6,gpu=auto"])
 
     def test_mistakes(self):

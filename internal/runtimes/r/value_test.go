@@ -68,6 +68,13 @@ func TestFault_AttemptsAndOutput(t *testing.T) {
 	p := start(t, "flaky")
 	require.Equal(t, wiretest.Answer{Value: "3", Attempts: 3}, p.Do(3, "3")[0])
 	require.Equal(t, "try 5", p.Do(2, "7")[0].Fault.Message)
+	p.RetryOn = []string{"http_429"}
+	got := p.Do(3, "4", "9")
+	require.Equal(t, "try 6", got[0].Fault.Message)
+	require.True(t, got[0].Final && got[0].Attempts == 1)
+	p.RetryOn = []string{"http_429", "simpleError"}
+	require.Equal(t, wiretest.Answer{Value: "8", Attempts: 1}, p.Do(2, "8")[0])
+	require.Equal(t, wiretest.Answer{Value: "10", Attempts: 2}, p.Do(3, "10")[0])
 
 	p = start(t, "fails")
 	quiet := p.Do(1, `"twice"`)[0]

@@ -27,6 +27,8 @@ type Process struct {
 	Run int64
 	// Concurrent says that items are answered in any order.
 	Concurrent bool
+	// RetryOn is that of each run.
+	RetryOn []string
 
 	t      *testing.T
 	output string
@@ -71,7 +73,7 @@ func (p *Process) Next() wire.Message {
 func (p *Process) Send(attempts int, items ...string) {
 	p.t.Helper()
 	p.Run++
-	r := wire.Run{Run: p.Run, Attempts: attempts}
+	r := wire.Run{Run: p.Run, Attempts: attempts, RetryOn: p.RetryOn}
 	for _, item := range items {
 		r.Items = append(r.Items, json.RawMessage(item))
 	}
@@ -83,6 +85,7 @@ type Answer struct {
 	Value    string
 	Fault    *wire.Raised
 	Attempts int
+	Final    bool
 	Out      int64
 	// Raw is that it was no JSON on its way.
 	Raw bool
@@ -137,7 +140,7 @@ func (p *Process) read() (n int, answers []Answer) {
 	case wire.Fault:
 		require.Equal(p.t, p.Run, m.Run)
 		require.NoError(p.t, p.Conn.Send(wire.Next{}))
-		return m.N, []Answer{{Fault: &m.Raised, Attempts: max(1, m.Attempts), Out: m.Out}}
+		return m.N, []Answer{{Fault: &m.Raised, Attempts: max(1, m.Attempts), Final: m.Final, Out: m.Out}}
 	default:
 		require.Fail(p.t, "unexpected message", "%#v", m)
 		return 0, nil

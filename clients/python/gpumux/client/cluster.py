@@ -9,7 +9,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Sequence, Union
 from . import items as inputs
 from .command import find
 from .fault import failure
-from .options import Words, flags
+from .options import Exceptions, Words, flags
 from .rows import Feed, Rows
 from .stages import Stage, tasks
 
@@ -39,6 +39,7 @@ class Cluster(NamedTuple):
         mode: Optional[str] = None,
         timeout: Optional[float] = None,
         attempts: Optional[int] = None,
+        retry_on: Optional[Exceptions] = None,
         backoff: Optional[float] = None,
         arg: Any = None,
         max_failures: Union[int, str, None] = None,
@@ -64,8 +65,8 @@ class Cluster(NamedTuple):
         """
         over, feed, total = inputs.given(items, source)
         options = dict(
-            columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
-            max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
+            columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts,
+            retry_on=retry_on, backoff=backoff, arg=arg, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
             fairness_weight=fairness_weight, no_wait=no_wait, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
         return Rows(

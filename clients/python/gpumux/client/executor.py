@@ -23,7 +23,7 @@ from ..process.fault import describe
 from . import function as functions
 from .command import Command, unless_forked
 from .fault import Broken, Fault, RemoteTraceback, unreadable
-from .options import Memory, Words, words
+from .options import Exceptions, Memory, Words, words
 from .values import loads
 
 _log = logging.getLogger("gpumux")
@@ -52,6 +52,7 @@ class Executor(concurrent.futures.Executor):
         timeout: Optional[float] = None,
         start_timeout: Optional[float] = None,
         attempts: Optional[int] = None,
+        retry_on: Optional[Exceptions] = None,
         python: Optional[str] = None,
         gpus_per_slot: Optional[int] = None,
         pass_env: Sequence[str] = (),
@@ -60,7 +61,7 @@ class Executor(concurrent.futures.Executor):
             raise TypeError(f"slots={slots!r} and max_workers={max_workers!r} are one option; give one of them")
         options = dict(
             slots=max_workers if slots is None else slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout,
-            start_timeout=start_timeout, attempts=attempts, python=python or sys.executable,
+            start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, python=python or sys.executable,
             gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
         )
         self._calls = calls = _Calls(options, initializer and (initializer, tuple(initargs)))

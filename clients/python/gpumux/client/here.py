@@ -13,7 +13,7 @@ from ..process import typed
 from . import function as functions
 from . import items as inputs
 from . import values
-from .options import Memory, Words, words
+from .options import Exceptions, Memory, Words, words
 from .rows import Feed, Rows
 from .slurm import Slurm
 from .stages import Stage, Task, tasks
@@ -40,6 +40,7 @@ def map(
     timeout: Optional[float] = None,
     start_timeout: Optional[float] = None,
     attempts: Optional[int] = None,
+    retry_on: Optional[Exceptions] = None,
     backoff: Optional[float] = None,
     arg: Any = None,
     max_failures: Union[int, str, None] = None,
@@ -79,12 +80,12 @@ def map(
     {"cpu": 6, "gpu": 2}: stages take these pools in turn; memory is the budget of each, such as
     "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
-    the seconds before the next try. start_timeout is the most seconds that a process may take to
+    the seconds before the next try. retry_on is the exceptions that are worth it, classes or their
+    names, such as (TimeoutError, "openai.RateLimitError"); others fail at once. start_timeout is the most seconds that a process may take to
     start, downloads of the function's module included (300).
     max_failures, such as 10 or "5%", is the number of failed items with which the map goes on; with 0
-    the first ends it. arg
-    is shared by all items, such as a configuration: gpumux.arg() in the function. retry runs the
-    failed items of a map again.
+    the first ends it. arg is shared by all items, such as a configuration: gpumux.arg() in the
+    function, and the arguments of a class, if a dict. retry runs the failed items of a map again.
     files is the folder for files that items keep with gpumux.save, each as <index>/<name>; the
     default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
@@ -98,7 +99,7 @@ def map(
     """
     options = dict(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
-        timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
+        timeout=timeout, start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
         workers=workers.command if isinstance(workers, Slurm) else workers, no_worker=isinstance(workers, Slurm),
@@ -129,6 +130,7 @@ def stream(
     timeout: Optional[float] = None,
     start_timeout: Optional[float] = None,
     attempts: Optional[int] = None,
+    retry_on: Optional[Exceptions] = None,
     arg: Any = None,
     ordered: bool = True,
     raise_faults: bool = False,
@@ -150,7 +152,7 @@ def stream(
         raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
     options = dict(
         key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=timeout,
-        start_timeout=start_timeout, attempts=attempts, arg=arg, ordered=ordered, python=python or sys.executable,
+        start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, arg=arg, ordered=ordered, python=python or sys.executable,
         gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
     )
     return _start(["stream"], function, items, more, None, pickle, options, show=progress, show_output=show_output, raise_faults=raise_faults,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Sequence, Union
 
-from ..process.encode import encode
+from ..process.encode import encode, type_name
 
 Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
+Exceptions = Union[type, str, Sequence[Union[type, str]]]
 
 
 # Fields of a map's input that the command takes with --option.
@@ -35,6 +36,8 @@ def text_of(name: str, value: Any) -> str:
     """An option's value as the command reads it. Raises TypeError when JSON cannot hold an arg."""
     if name == "arg":
         return encode(value, "arg").decode()
+    if name == "retry_on":
+        return ",".join(exceptions(value))
     if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
         return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
     if isinstance(value, Mapping):
@@ -48,6 +51,12 @@ def text_of(name: str, value: Any) -> str:
 
 def _quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"' if not word or set(word) & {",", '"', "\n", "\r"} else word
+
+
+def exceptions(given: Exceptions) -> list[str]:
+    """The names of classes of exceptions."""
+    several = [given] if isinstance(given, (type, str)) else list(given)
+    return [type_name(each) if isinstance(each, type) else each for each in several]
 
 
 def words(given: Words) -> list[str]:

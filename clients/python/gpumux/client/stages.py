@@ -5,11 +5,11 @@ Owns what a stage may say for itself. Never checks what the command does.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 from . import function as functions
-from .options import Words, words
+from ..process.encode import encode
+from .options import Exceptions, Words, exceptions, words
 
 
 class Stage:
@@ -26,22 +26,27 @@ def stage(
     function: Union[Callable[..., Any], str],
     *,
     pool: Optional[Words] = None,
+    arg: Any = None,
     mode: Optional[str] = None,
     timeout: Optional[float] = None,
     attempts: Optional[int] = None,
+    retry_on: Optional[Exceptions] = None,
     backoff: Optional[float] = None,
     chunk: Optional[int] = None,
     keep: bool = False,
 ) -> Stage:
     """A function of gpumux.map([...]) with options of its own; what it leaves out is that of the map.
 
-    pool is a name such as "cpu", or several: where the first has no device, the next takes the work. keep leaves the values of the
+    pool is a name such as "cpu", or several: where the first has no device, the next takes the work. arg has at most 16 KiB as JSON. keep leaves the values of the
     stage on disk when the map has ended, so that the same map with other code in later stages need not run it again.
     """
     if isinstance(function, Stage):
         raise TypeError("gpumux.stage: give a function, not a stage")
     ladder = None if pool is None else words(pool)
-    options = dict(ladder=ladder, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, chunk=chunk, keep=keep or None)
+    options = dict(
+        ladder=ladder, arg=arg, mode=mode, timeout=timeout, attempts=attempts, retryOn=retry_on and exceptions(retry_on), backoff=backoff, chunk=chunk,
+        keep=keep or None,
+    )
     return Stage(function, {name: value for name, value in options.items() if value is not None})
 
 
@@ -63,5 +68,5 @@ def tasks(given: Union[Task, Sequence[Task]], state: str) -> Tasks:
     if not stages:
         raise TypeError("gpumux.map: the list of functions is empty; give one at least")
     all_named = [functions.name(each.function, state) for each in stages]
-    found = [word for each, named in zip(stages, all_named) for word in ("--stage", json.dumps({"task": named.task, **each.options}))]
+    found = [word for each, named in zip(stages, all_named) for word in ("--stage", encode({"task": named.task, **each.options}, "stage").decode())]
     return Tasks(found, [each.function for each in stages], all_named)

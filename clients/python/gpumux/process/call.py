@@ -6,6 +6,7 @@ next one starts, so that a death loses none that is finished. A task with gpumux
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 import os
@@ -23,6 +24,7 @@ from .files import Files
 from .memory import trim
 from .peak import LONG, Peak
 from .raw import Raw
+from .retry import Retry
 from .task import LoadError
 from .typed import pack, read, rows, spread
 from .window import Window, seen
@@ -61,7 +63,7 @@ class Caller:
 
     def use(self, function: Callable[..., Any]) -> None:
         """Call function for the items."""
-        self._enter(getattr(function, "__self__", None))
+        self._enter(getattr(function, "__self__", function))
         self.forked = _fork_mark()
         self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
@@ -71,12 +73,17 @@ class Caller:
         self._window = Window(self, self._wire, self._peak, function, self.concurrent) if self.concurrent else None
 
     def _enter(self, task: Any) -> None:
-        """Enter a task that is an asynchronous context manager, on the loop of its items. close leaves it."""
-        if not hasattr(type(task), "__aenter__"):
-            return
+        """Enter a task that is a context manager, one of asyncio on the loop of its items. close leaves it, or calls its close."""
+        kind, leave = type(task), None
         try:
-            leave = task.__aexit__
-            self.wait_for(task.__aenter__())
+            if hasattr(kind, "__aenter__"):
+                leave = functools.partial(task.__aexit__, None, None, None)
+                self.wait_for(task.__aenter__())
+            elif hasattr(kind, "__enter__"):
+                leave = functools.partial(task.__exit__, None, None, None)
+                task.__enter__()
+            elif hasattr(kind, "close"):
+                leave = task.close
         except BaseException as error:
             raise LoadError(describe(error)) from error
         self._exit = leave
@@ -86,56 +93,66 @@ class Caller:
         if self._window is not None:
             self._window.run(header, body, self._events())
             return
-        attempts = header.get("attempts") or 1
+        retry = Retry.of(header)
         self._run, self._folder = header["run"], header.get("folder") or ""
         self._wire.begin_run(len(header["sizes"]))
         try:
             if self.batch:
-                self._batches(list(items(header, body)), attempts)
+                self._batches(list(items(header, body)), retry)
                 return
             for n, raw in enumerate(items(header, body)):
-                self._single(n, raw, attempts, self._one)
+                self._single(n, raw, retry, self._one)
         finally:
             self._run = 0
 
-    def close(self) -> None:
-        """Cancel what async tasks left running, so their clean-up happens, and leave a task that was entered."""
+    def close(self) -> bool:
+        """Leave the task, and cancel what async tasks left running, so their clean-up happens. Whether leaving raised nothing."""
+        leave, self._exit = self._exit, None
+        if self._window is not None:
+            self._window.closing = True
+        if leave is not None:
+            # What the task itself has running may be needed to leave it.
+            self._cancel({self._awaited} | (self._window.tasks() if self._window is not None else set()))
+        left = leave is None or self._leave(leave)
         loop = self._loop
-        if loop is None or loop.is_closed():
+        if loop is not None and not loop.is_closed():
+            self._cancel()
+            self._loop = None
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+        if left:
+            self.ended()
+        return left
+
+    def _leave(self, leave: Callable[[], Any]) -> bool:
+        """Whether the task was left without an exception, which is printed."""
+        try:
+            value = leave()
+            if hasattr(value, "__await__"):
+                self.wait_for(value)
+        except SystemExit:
+            pass
+        except BaseException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            return False
+        return True
+
+    def _cancel(self, begun: set | None = None) -> None:
+        """Cancel what runs on the event loop: of begun, or all."""
+        if self._loop is None or self._loop.is_closed():
             return
         import asyncio
 
-        begun = {self._awaited}
-        if self._window is not None:
-            self._window.closing = True
-            begun |= self._window.tasks()
-        if self._exit is not None:
-            # What the task itself has running may be needed to leave it.
-            self._cancel(begun & asyncio.all_tasks(loop))
-            leave, self._exit = self._exit, None
-            try:
-                self.wait_for(leave(None, None, None))
-            except SystemExit:
-                pass
-            except BaseException as error:
-                sys.excepthook(type(error), error, error.__traceback__)
-        self._cancel(asyncio.all_tasks(loop))
-        self._loop = None
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-        self.ended()
-
-    def _cancel(self, tasks: set) -> None:
-        import asyncio
-
-        for task in tasks:
+        running = asyncio.all_tasks(self._loop)
+        running = running if begun is None else running & begun
+        for task in running:
             task.cancel()
-        if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        if running:
+            self._loop.run_until_complete(asyncio.gather(*running, return_exceptions=True))
 
     # One item.
 
-    def _single(self, n: int, raw: memoryview | Raw, attempts: int, call: Callable[[memoryview | Raw], bytes | Raw]) -> None:
+    def _single(self, n: int, raw: memoryview | Raw, retry: Retry, call: Callable[[memoryview | Raw], bytes | Raw]) -> None:
         self._n = n
         tried = 0
         begin = perf_counter()
@@ -147,14 +164,14 @@ class Caller:
             except BaseException as error:
                 self.survive(error)
                 fault = describe(error)
-                memory = is_memory(error)
+                memory, final = is_memory(error), retry.final(error)
             # Here the exception is gone, with the frames that hold arrays.
             if fault is None:
                 break
             self._files.drop()
             if memory:
                 trim()
-            if tried >= attempts:
+            if final or tried >= retry.attempts:
                 break
         self.finish()
         ended = perf_counter()
@@ -162,7 +179,7 @@ class Caller:
         if fault is None:
             self._wire.result(self._run, n, data, ended - begin, ended, tried, peak, self._files.names and self._files.take())
         else:
-            self._wire.fault(fault, self._run, n, tried, ended - begin, peak)
+            self._wire.fault(fault, self._run, n, tried, ended - begin, peak, final)
         self.answered()
         if fault is not None:
             self._wire.await_next()
@@ -181,7 +198,7 @@ class Caller:
 
     # Micro-batches.
 
-    def _batches(self, raws: list[memoryview | Raw], attempts: int) -> None:
+    def _batches(self, raws: list[memoryview | Raw], retry: Retry) -> None:
         costs: list[float | BaseException] = []
         n = 0
         while n < len(raws):
@@ -189,10 +206,10 @@ class Caller:
             if self._cost is not None:
                 end = self._affordable(raws, n, end, costs)
                 if isinstance(costs[n], BaseException):
-                    self._single(n, raws[n], 1, _raiser(costs[n]))
+                    self._single(n, raws[n], Retry(), _raiser(costs[n]))
                     n += 1
                     continue
-            if self._batch(n, raws[n:end], attempts):
+            if self._batch(n, raws[n:end], retry):
                 n = end
 
     def _affordable(self, raws: list[memoryview | Raw], n: int, end: int, costs: list) -> int:
@@ -219,10 +236,10 @@ class Caller:
             self.survive(error)
             return error
 
-    def _batch(self, n: int, raws: list[memoryview | Raw], attempts: int) -> bool:
+    def _batch(self, n: int, raws: list[memoryview | Raw], retry: Retry) -> bool:
         """Answer the items from position n on; False asks for them again in a smaller micro-batch."""
         if len(raws) == 1:
-            self._single(n, raws[0], attempts, self._alone)
+            self._single(n, raws[0], retry, self._alone)
             self._grow()
             return True
         self._n = n
@@ -247,7 +264,7 @@ class Caller:
             return False
         else:
             for i, raw in enumerate(raws):
-                self._single(n + i, raw, attempts, self._alone)
+                self._single(n + i, raw, retry, self._alone)
         return True
 
     def _many(self, raws: list[memoryview | Raw]) -> list:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from types import ModuleType
 from typing import Any, Callable
+
+import gpumux
 
 from .fault import describe, plain
 
@@ -43,9 +46,28 @@ def ready(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(function, type) or not any("__call__" in vars(each) for each in function.__mro__):
         return function
     try:
-        return function().__call__
+        return function(**_arguments(function)).__call__
     except BaseException as error:
         raise LoadError(describe(error)) from error
+
+
+def _arguments(kind: type) -> dict:
+    """The fields of the map's arg, where __init__ has arguments: a mere (*args, **kwargs) is of a base such as torch.nn.Module."""
+    try:
+        signature = inspect.signature(kind)
+    except ValueError:
+        return {}  # as of a class in C
+    any_positional, any_keyword = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    if {each.kind for each in signature.parameters.values()} in (set(), {any_positional}, {any_positional, any_keyword}):
+        return {}
+    arg = gpumux.arg()
+    fields = arg if isinstance(arg, dict) else {}
+    try:
+        signature.bind(**fields)
+    except TypeError as error:
+        given = ", ".join(fields) or "none"
+        raise TypeError(f"{kind.__qualname__}{signature} gets the fields of --arg, which has {given}: {error}") from None
+    return fields
 
 
 def _file(where: str, folder: str) -> ModuleType:

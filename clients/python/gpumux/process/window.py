@@ -16,6 +16,7 @@ from .fault import describe, is_memory
 from .files import Files
 from .peak import LONG, Peak
 from .raw import Raw
+from .retry import Retry
 from .typed import pack, read
 from .wire import Wire, check_run, items
 
@@ -34,14 +35,14 @@ def seen(task: Any) -> None:
 class _Item:
     """An item from its arrival to its answer."""
 
-    __slots__ = ("run", "n", "raw", "attempts", "folder", "files", "tried", "ended", "data", "fault", "began", "share", "task")
+    __slots__ = ("run", "n", "raw", "retry", "folder", "files", "tried", "ended", "data", "fault", "final", "began", "share", "task")
 
-    def __init__(self, run: int, n: int, raw: memoryview | Raw, attempts: int, folder: str) -> None:
-        self.run, self.n, self.raw, self.attempts = run, n, raw, attempts
+    def __init__(self, run: int, n: int, raw: memoryview | Raw, retry: Retry, folder: str) -> None:
+        self.run, self.n, self.raw, self.retry = run, n, raw, retry
         self.folder = folder and f"{folder}/{run}-{n}"
         self.files: Files | None = None
         self.tried = 0
-        self.ended = False
+        self.ended = self.final = False
         self.data: bytes | Raw = b""
         self.fault: dict | None = None
         self.began = self.share = 0.0
@@ -115,9 +116,9 @@ class Window:
             self._wire.read()
 
     def _add(self, header: dict, body: memoryview) -> None:
-        run, attempts, folder = header["run"], header.get("attempts") or 1, header.get("folder") or ""
+        run, retry, folder = header["run"], Retry.of(header), header.get("folder") or ""
         for n, raw in enumerate(items(header, body)):
-            self._waiting.append(_Item(run, n, raw, attempts, folder))
+            self._waiting.append(_Item(run, n, raw, retry, folder))
 
     def _cancel(self, runs: frozenset[int]) -> None:
         """End the items of these runs without answers. Those that run are told so by asyncio."""
@@ -181,14 +182,14 @@ class Window:
                 self._caller.survive(error)
                 if self._is_canceled(item):
                     return
-                fault, full = describe(error), is_memory(error)
+                fault, full, item.final = describe(error), is_memory(error), item.retry.final(error)
             if fault is None:
                 break
             if item.files is not None:
                 item.files.drop()
             if full:
                 memory.trim()
-            if item.tried >= item.attempts:
+            if item.final or item.tried >= item.retry.attempts:
                 break
         if self._caller.forked():
             self._caller.leave(None)
@@ -209,7 +210,7 @@ class Window:
                 files = item.files.take() if item.files is not None else ()
                 self._wire.result(item.run, item.n, item.data, item.share, now, item.tried, peak, files)
             else:
-                self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak)
+                self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak, item.final)
                 self._caller.answered()
                 self._wire.await_next()
                 self._wire.sending = True

@@ -380,7 +380,7 @@ class Wire:
         return f',"board":{board.published}' if board is not None and board.published else ""
 
     def fault(
-        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0
+        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0, final: bool = False
     ) -> None:
         """The exception of an item or, without a run, of the import."""
         header: dict = {"type": "fault"}
@@ -390,6 +390,8 @@ class Wire:
             header["n"] = n
         if attempts > 1:
             header["attempts"] = attempts
+        if final:
+            header["final"] = True
         if busy:
             header["busy"] = round(busy, 6)
         if run and self._new_output():

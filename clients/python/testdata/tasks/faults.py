@@ -42,8 +42,13 @@ def flaky(x):
     """Succeeds at the x-th try."""
     tries[x] = tries.get(x, 0) + 1
     if tries[x] < x:
-        raise ValueError(f"try {tries[x]}")
+        raise OverflowError(f"try {tries[x]}")
     return tries[x]
+
+
+@gpumux.batch(max=8)
+def flaky_batch(xs):
+    return [flaky(x) for x in xs]
 
 
 def dies(x):

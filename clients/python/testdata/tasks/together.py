@@ -69,6 +69,14 @@ async def faulty(item):
     return tries[item]
 
 
+@gpumux.concurrent
+async def flaky(x):
+    tries[x] = tries.get(x, 0) + 1
+    if tries[x] < x:
+        raise OverflowError(f"try {tries[x]}")
+    return tries[x]
+
+
 opened = {}
 
 

@@ -70,12 +70,13 @@ run <- function(task, message) {
   }
   for (n in seq_along(ends)) {
     at$n <- n - 1L
-    answer(task, message$body[seq.int(ends[[n]] - message$sizes[[n]] + 1, length.out = message$sizes[[n]])], max(1L, message$attempts))
+    answer(task, message$body[seq.int(ends[[n]] - message$sizes[[n]] + 1, length.out = message$sizes[[n]])], max(1L, message$attempts), unlist(message$retryOn))
   }
   at$run <- NULL
 }
 
-answer <- function(task, body, attempts) {
+# A condition of none of the classes on, where there are any, is final.
+answer <- function(task, body, attempts, on) {
   begin <- Sys.time()
   for (try in seq_len(attempts)) {
     done <- attempt({
@@ -84,6 +85,8 @@ answer <- function(task, body, attempts) {
     })
     if (is.null(done$fault)) break
     gc(verbose = FALSE)
+    final <- length(on) > 0L && !any(done$class %in% on)
+    if (final) break
   }
   busy <- seconds(since(begin))
   n <- whole(at$n)
@@ -93,7 +96,7 @@ answer <- function(task, body, attempts) {
     send("results", run = whole(at$run), n = n, sizes = size, busy = array_of(busy), attempts = tries, out = grown(), body = done$value)
     return(invisible())
   }
-  send("fault", run = whole(at$run), n = n, attempts = try, busy = busy, out = grown(), fault = done$fault)
+  send("fault", run = whole(at$run), n = n, attempts = try, busy = busy, out = grown(), final = if (final) "true", fault = done$fault)
   await_next()
 }
 
@@ -111,7 +114,7 @@ attempt <- function(expression) {
   calls <- NULL
   tryCatch(
     withCallingHandlers(list(value = expression), error = function(e) calls <<- sys.calls()),
-    error = function(e) if (inherits(e, c("gpumux_wire", "gpumux_end"))) stop(e) else list(fault = describe(e, calls))
+    error = function(e) if (inherits(e, c("gpumux_wire", "gpumux_end"))) stop(e) else list(fault = describe(e, calls), class = class(e))
   )
 }
 
