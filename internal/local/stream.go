@@ -26,7 +26,8 @@ type StreamOptions struct {
 	Items func(ctx context.Context, give func(item []byte, wrong *gpumux.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
-	// Input has the options of the items: Mode, Timeout, Attempts, RetryOn, Arg, Key and WithItem.
+	// Input has the options of the items: Mode, Timeout, Attempts, RetryOn, Arg, Key and
+	// WithItem.
 	Input gpumux.MapInput
 }
 

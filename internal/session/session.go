@@ -207,8 +207,8 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 	}
 }
 
-// End ends the process, at once or kindly, and returns when nothing of it is left: whether
-// the grace was too short, and the exception that the task raised when it was left.
+// End ends the process, at once or kindly, and returns when nothing of it is left. It
+// reports whether the grace was too short, and what the task raised when it was left.
 func (p *Session) End(kindly bool, grace time.Duration) (late bool, raised string) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
