@@ -19,16 +19,13 @@ func every(pause time.Duration, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		next := time.NewTimer(pause)
-		defer next.Stop()
 		for {
 			select {
-			case <-next.C:
+			case <-time.After(pause):
+				f()
 			case <-quit:
 				return
 			}
-			f()
-			next.Reset(pause)
 		}
 	}()
 	return func() { close(quit); <-done }

@@ -40,9 +40,8 @@ func (w *Watch) watchPool(ctx context.Context, in contract.WatchInput) (bool, er
 		if in.Once {
 			return true, nil
 		}
-		pause := time.NewTimer(every)
 		select {
-		case <-pause.C:
+		case <-time.After(every):
 		case <-stop:
 			// The worker waits for this activity, too.
 			stop, stopping, every = nil, true, 100*time.Millisecond
@@ -54,6 +53,5 @@ func (w *Watch) watchPool(ctx context.Context, in contract.WatchInput) (bool, er
 			}
 			return false, cause
 		}
-		pause.Stop()
 	}
 }

@@ -94,13 +94,11 @@ func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log 
 }
 
 func (s *sizing) Run(ctx context.Context) {
-	tick := time.NewTicker(sizingEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(sizingEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			if tried, rate, peak := s.look(); tried != nil {
 				s.decide(tried, rate, s.room(peak, tried.slots, min(2*tried.slots, s.max)))
 			}

@@ -156,11 +156,9 @@ type gate func() bool
 const recheck = time.Second
 
 func (g gate) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
-	for !g() {
+	for tick := time.Tick(recheck); !g(); {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -20,12 +20,11 @@ const (
 // watchStarts says which task has been starting for long, until ctx ends: a model that
 // loads looks like a worker that hangs.
 func (w *Worker) watchStarts(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	warned := map[string]time.Time{} // by task
 	for {
 		select {
-		case now := <-tick.C:
+		case now := <-tick:
 			for _, p := range w.pools {
 				p.Each(func(h *pool.Seat, _ string) {
 					s := h.Stats().Starting

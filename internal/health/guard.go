@@ -78,15 +78,13 @@ func (g *Guard) Begin(ctx context.Context) {
 
 // Run looks at cordoned devices until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
-	tick := time.NewTicker(recheckEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(recheckEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
+			g.recheck(ctx)
 		}
-		g.recheck(ctx)
 	}
 }
 

@@ -228,11 +228,9 @@ func (r *recorder) run() {
 	looked, delay := time.Now(), time.Duration(0)
 	wrote := looked
 	for !r.finished() {
-		timer := time.NewTimer(time.Until(looked.Add(max(r.every, delay))))
 		select {
-		case <-timer.C:
+		case <-time.After(time.Until(looked.Add(max(r.every, delay)))):
 		case <-r.wake:
-			timer.Stop()
 			if delay > 0 || !r.draining() {
 				time.Sleep(time.Until(wrote.Add(max(r.hurry, delay))))
 			}

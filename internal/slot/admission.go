@@ -101,10 +101,8 @@ func (a *admission) backoff(ctx context.Context) error {
 	}
 	j.slot.enter(Backoff, fmt.Sprintf("%d starts failed", failures))
 	defer j.slot.enter(Vacant, "backoff over")
-	timer := time.NewTimer(min(10*time.Second, 100*time.Millisecond<<min(failures-1, 10)))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(min(10*time.Second, 100*time.Millisecond<<min(failures-1, 10))):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

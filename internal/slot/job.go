@@ -115,9 +115,7 @@ func (j *job) run(ctx context.Context) error {
 // await reports whether there are items to run, when that is known. The process has
 // nothing to do meanwhile.
 func (j *job) await(ctx context.Context) (more bool, err error) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(lookEvery); ; {
 		if ready := j.calls.ready(j.enough, j.size); ready || len(j.calls.list) == 0 {
 			return ready, nil
 		}
@@ -132,7 +130,7 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 			if why := j.slot.doomedNow(); why != "" {
 				j.owner.retire(false, why)
 			}
-		case <-tick.C:
+		case <-tick:
 			j.calls.endLapsed()
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
