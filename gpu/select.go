@@ -58,7 +58,7 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 		switch {
 		case len(all) > 0:
 			return all, nil
-		case inv.filter(func(d Device) bool { return d.MIG }) != nil:
+		case slices.ContainsFunc(inv.list, func(d Device) bool { return d.MIG }):
 			return nil, errors.New(noInstances)
 		}
 		return nil, fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
@@ -103,13 +103,7 @@ const hintMIG = "create them (nvidia-smi mig -cgi <profile> -C) or switch MIG of
 const noInstances = "every GPU is in MIG mode and has no instances to use; " + hintMIG
 
 func (inv *Inventory) filter(match func(Device) bool) []Device {
-	var out []Device
-	for _, d := range inv.list {
-		if match(d) {
-			out = append(out, d)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(inv.list), func(d Device) bool { return !match(d) })
 }
 
 func (inv *Inventory) existing() string { return "this host has " + names(inv.list) }

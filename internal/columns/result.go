@@ -62,12 +62,8 @@ func (v value) plain() []byte {
 // excerpt is the beginning of the value, for messages.
 func (v value) excerpt() string {
 	if len(v.arrays) == 1 && string(v.text) == mark {
-		return describe(v.arrays[0])
+		a := v.arrays[0]
+		return fmt.Sprintf("an array of %s%d with shape %v", string(a.Type), a.Size, a.Shape) // as NumPy names it
 	}
 	return fmt.Sprintf("%.60s", v.plain())
-}
-
-// describe names an array's type and shape as NumPy does.
-func describe(a arrays.Array) string {
-	return fmt.Sprintf("an array of %s%d with shape %v", string(a.Type), a.Size, a.Shape)
 }

@@ -77,14 +77,11 @@ var rules = []rule{
 		func(event) bool { return true }},
 }
 
-// overfull reports whether a process holds more than its slot has, as it will again. A
-// full host may have room later.
-func overfull(fault *gpumux.Fault) bool {
-	return fault.Kind == gpumux.FaultBudget || fault.Kind == gpumux.FaultDeviceOOM
-}
-
+// startsOf is how many starts a fault ends. A process that holds more than its slot has
+// will do so again; a full host may have room later.
 func startsOf(fault *gpumux.Fault) int {
-	if fault.Kind == gpumux.FaultTimeout || overfull(fault) {
+	switch fault.Kind {
+	case gpumux.FaultTimeout, gpumux.FaultBudget, gpumux.FaultDeviceOOM:
 		return maxSlowStarts
 	}
 	return maxStarts

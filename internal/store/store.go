@@ -27,13 +27,7 @@ type Store struct {
 	recent   recent
 }
 
-// Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can
-// be used:
-//
-//	file:///var/lib/gpumux                                the folder is created; it must be writable
-//	s3://bucket/folder?region=eu-west-1                   credentials come from the environment, as AWS tools find them
-//	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
-//	mem://                                                lives as long as this Store, for tests
+// Open opens the store at a URL of objects.Open, and proves that it can be used.
 func Open(ctx context.Context, url string) (*Store, error) {
 	in, err := objects.Open(ctx, url)
 	if err != nil {
