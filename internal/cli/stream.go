@@ -70,15 +70,14 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	o, err := f.optionsHere(c.Context(), a, &f.input)
+	ctx := c.Context()
+	o, err := f.optionsHere(ctx, a, &f.input)
 	if err != nil {
 		return err
 	}
 	f.source.stdin = a.Stdin
-	ctx, stop := context.WithCancelCause(c.Context())
-	defer stop(nil)
 	if r.out.path == "" {
-		watchReader(ctx, a.Stdout, stop)
+		catchSIGPIPE()
 	}
 	count := int64(0)
 	var ended error // the input, before its end
