@@ -147,7 +147,7 @@ func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
 		os.Setenv(name, value)
 	}
 	task, err := local.FindTask(b.file+":"+s.Workload,
-		local.TaskOptions{Python: b.python, PassEnv: append(slices.Collect(maps.Keys(env)), "PYTHONPATH")})
+		config.Task{Interpreter: b.python, PassEnv: append(slices.Collect(maps.Keys(env)), "PYTHONPATH")})
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 			m.add("TASK %s: %s %s", in.Stages[at].Task, field, p.Message)
 		}
 	}
-	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
+	if fresh := f.task.Fresh; fresh != "" && fresh != string(launch.Fork) && fresh != string(launch.Spawn) {
 		m.add("--fresh %q is unknown; use fork or spawn", fresh)
 	}
 	switch out := f.task.Output; {

@@ -42,7 +42,7 @@ func (f *modulesFlags) place(ctx context.Context, a *app, o *local.Options) (noG
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Interpreter, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
 	if noGPU, err = o.Place(ctx, []string{"gpu", "cpu"}, f.pool); err != nil {
 		return "", err
 	}

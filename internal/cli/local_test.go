@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // leave makes a folder as a local map leaves it.
@@ -38,7 +39,7 @@ func leave(t *testing.T, root, id string, used time.Time, command ...string) str
 // use keeps the folder of a map in use until the test ends.
 func use(t *testing.T, id string) {
 	t.Helper()
-	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
+	task, err := local.FindTask("", config.Task{Command: []string{"cat"}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	begun, over := make(chan struct{}), make(chan struct{})

@@ -42,7 +42,7 @@ type taskFlags struct {
 	input gpumux.MapInput
 	// pool and task are for a worker in this process.
 	pool   config.Pool
-	task   local.TaskOptions
+	task   config.Task
 	local  bool
 	noWait bool
 	// listen, workers and noWorker are for workers of other hosts.
@@ -75,14 +75,14 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.IntVar(&f.pool.GPUsPerSlot, "gpus-per-slot", 0, local+"GPUs of one slot, such as 2 for a model that is split; --slots counts per such group (default 1)")
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
-	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
+	flags.StringVar(&f.task.Fresh, "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
 func (f *taskFlags) registerSlots(flags *pflag.FlagSet, local string) {
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.pool.Sharing, "sharing", "", local+sharingUsage)
-	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
+	flags.StringVar(&f.task.Interpreter, "python", "", local+pythonUsage)
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	flags.DurationVar((*time.Duration)(&f.task.Start), "start-timeout", 0, local+"longest time that a process may take to start, with what the import loads or downloads, such as 30m (default 5m)")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // errAway is what the servers of these tests say.
@@ -22,7 +23,7 @@ func noServer(context.Context, local.ServerOptions) (local.Server, error) { retu
 // mapIn starts a map whose server says that it is away, after it has called in between.
 func mapIn(t *testing.T, id string, between func()) error {
 	t.Helper()
-	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
+	task, err := local.FindTask("", config.Task{Command: []string{"cat"}})
 	require.NoError(t, err)
 	_, _, err = local.Map(t.Context(), local.Options{Task: task,
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // A program that is no Python is refused before a server is started for it, with what it
@@ -18,7 +19,7 @@ func TestMap_PythonIsTriedFirst(t *testing.T) {
 	try := func(script string) error {
 		path := filepath.Join(t.TempDir(), "python")
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-		task, err := local.FindTask("task.py:f", local.TaskOptions{Python: path})
+		task, err := local.FindTask("task.py:f", config.Task{Interpreter: path})
 		require.NoError(t, err)
 		_, err = local.Open(t.Context(), local.Options{Task: task, Server: noServer})
 		return err

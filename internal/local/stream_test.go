@@ -62,7 +62,7 @@ func streamLines(t *testing.T, ctx context.Context, function string, in local.St
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "streamed.py")
 	write(t, file, streamedPy)
-	task, err := local.FindTask(file+":"+function, local.TaskOptions{})
+	task, err := local.FindTask(file+":"+function, config.Task{})
 	require.NoError(t, err)
 	slots := config.Slots(2)
 	if function == "meet" {

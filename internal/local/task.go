@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
@@ -37,30 +36,16 @@ type Task struct {
 	then []*Task
 }
 
-// TaskOptions say how a task runs where the defaults do not do.
-type TaskOptions struct {
-	// Command is a program with arguments. Output is json (default) or text.
-	Command []string
-	Output  string
-	// Python is the interpreter of a function. Default python3.
-	Python string
-	// Fresh is how the process of a fresh item comes to be. Default launch.Fork.
-	Fresh launch.Fresh
-	// PassEnv are the variables of this environment that the task sees.
-	PassEnv []string
-	// Start bounds the start of a process. Default 5 min.
-	Start gpumux.Duration
-}
-
-// FindTask finds file.py:function, module:function, file.R:function or a command, and
-// then those of a map's later stages.
-func FindTask(name string, o TaskOptions, then ...string) (*Task, error) {
-	t, err := find(name, o)
+// FindTask finds file.py:function, module:function, file.R:function or, without a name,
+// the command of how, and then those of a map's later stages. How also has the interpreter
+// of Python functions, and what else of a task in a worker's file need not be the default.
+func FindTask(name string, how config.Task, then ...string) (*Task, error) {
+	t, err := find(name, how)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range then {
-		stage, err := find(name, o)
+		stage, err := find(name, how)
 		if err != nil {
 			return nil, err
 		}
@@ -81,35 +66,37 @@ func FindTask(name string, o TaskOptions, then ...string) (*Task, error) {
 // stages are the task and those after it.
 func (t *Task) stages() []*Task { return append([]*Task{t}, t.then...) }
 
-func find(name string, o TaskOptions) (*Task, error) {
+func find(name string, how config.Task) (*Task, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	t := &Task{dir: dir, config: config.Task{Dir: dir, PassEnv: o.PassEnv, Start: o.Start}}
-	if strings.ContainsRune(o.Python, filepath.Separator) {
-		o.Python, _ = filepath.Abs(o.Python)
+	t := &Task{dir: dir, config: how}
+	t.config.Dir = dir
+	if strings.ContainsRune(how.Interpreter, filepath.Separator) {
+		t.config.Interpreter, _ = filepath.Abs(how.Interpreter)
 	}
-	if len(o.Command) > 0 {
-		t.command(o)
-	} else if err := t.function(name, o); err != nil {
+	if len(how.Command) > 0 {
+		t.command()
+	} else if err := t.function(name); err != nil {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
 	return t, nil
 }
 
-func (t *Task) command(o TaskOptions) {
-	t.Name = filepath.Base(o.Command[0])
-	t.config.Command, t.config.Output = o.Command, o.Output
-	t.scope = strings.Join(append([]string{t.dir}, o.Command...), "\x00")
-	if o.Output == "text" {
+func (t *Task) command() {
+	command := t.config.Command
+	t.Name = filepath.Base(command[0])
+	t.config.Interpreter, t.config.Fresh = "", ""
+	t.scope = strings.Join(append([]string{t.dir}, command...), "\x00")
+	if t.config.Output == "text" {
 		t.scope += "\x00\x00text" // what it prints is another result
 	}
-	t.code = launch.Code{Dir: t.dir, Command: o.Command}
+	t.code = launch.Code{Dir: t.dir, Command: command}
 }
 
-func (t *Task) function(name string, o TaskOptions) error {
+func (t *Task) function(name string) error {
 	at := strings.LastIndex(name, ":")
 	if at < 1 || at == len(name)-1 {
 		return mistake("TASK %q: write it as file.py:function, module:function or file.R:function, or give a command", name)
@@ -118,9 +105,9 @@ func (t *Task) function(name string, o TaskOptions) error {
 	t.Name, t.scope = name, t.dir
 	isR := strings.HasSuffix(target, ".R")
 	if isR {
-		t.config.R = name
+		t.config.R, t.config.Interpreter, t.config.Fresh = name, "", ""
 	} else {
-		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, string(o.Fresh)
+		t.config.Python = name
 	}
 	if isR || strings.HasSuffix(target, ".py") {
 		file := target

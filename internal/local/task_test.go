@@ -24,7 +24,7 @@ func TestFindTask_Stages(t *testing.T) {
 	write(t, "a.py", "def f(x): return x")
 	write(t, "other/a.py", "def f(x): return -x")
 	find := func(first string, then ...string) *local.Task {
-		task, err := local.FindTask(first, local.TaskOptions{}, then...)
+		task, err := local.FindTask(first, config.Task{}, then...)
 		require.NoError(t, err)
 		return task
 	}
@@ -40,7 +40,7 @@ func TestFindTask_Stages(t *testing.T) {
 	require.Equal(t, before, after)
 	require.Len(t, find("a.py:f", "other/a.py:f").Files(), 2)
 
-	_, err := local.FindTask("a.py:f", local.TaskOptions{}, "none.py:f")
+	_, err := local.FindTask("a.py:f", config.Task{}, "none.py:f")
 	require.ErrorContains(t, err, "TASK none.py:f: there is no file none.py")
 }
 
