@@ -42,8 +42,7 @@ sees files and batches of their own, and shares the GPUs evenly with others. Bey
 	flags.StringVar(&cert, "tls-cert", "", "a `file` with the certificate, and those between")
 	flags.StringVar(&key, "tls-key", "", "a `file` with its key")
 	flags.Func("max-file", "most `bytes` of a file (default 1GiB)", func(text string) error { return s.MaxFile.UnmarshalText([]byte(text)) })
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		var m mistakes
 		m.when(len(models) == 0, "--model is missing; give the name of a model, such as Qwen/Qwen3-8B, or its folder or file")

@@ -27,7 +27,9 @@ func (a *app) connectionFlags(c *cobra.Command) {
 
 const connectUsage = "connection `file` of a server of gpumux dev --listen (default TEMPORAL_CONFIG_FILE)"
 
-func (a *app) storeFlag(c *cobra.Command) {
+// storeFlags are those of a connection, and the store's.
+func (a *app) storeFlags(c *cobra.Command) {
+	a.connectionFlags(c)
 	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
 		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
 	c.Flags().Lookup("store").DefValue = ""

@@ -36,8 +36,7 @@ The exit code is 1 when a check failed.`,
 	}
 	c.Flags().StringVar(&python, "python", "", pythonUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return a.tell(c.Context(), examine(c.Context(), a, cmp.Or(python, "python3")), asJSON, exitFailed)
 	}

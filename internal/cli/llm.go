@@ -85,8 +85,7 @@ flags; see gpumux map. An engine starts once per slot. Its memory follows from -
 	flags.StringVar(&arg.Prompt, "prompt", "", "`text` to ask of each row, with its fields in braces, or {} for a row that is text: 'Summarize: {text}'")
 	flags.StringVar(&task, "task", "", "the task, with --local also a class of your own made of gpumux.llm.Model (default llm, with --local gpumux.llm:Model)")
 	flags.Float64Var(&spent.price, "price", 0, "what an hour of a slot costs: the summary has the cost of the time in which slots had requests, without starts of engines, and of a million tokens out")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, files []string) error {
 		f.openAI = arg.Prompt == "" && !names.Table(f.out)
 		if err := f.checkModel(c, files, arg, task, spent.price); err != nil {

@@ -119,8 +119,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	flags := c.Flags()
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		age, err := parseAge(olderThan)
 		if err != nil {

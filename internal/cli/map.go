@@ -67,8 +67,7 @@ goes on.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c)
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(c, args); err != nil {
 			return err
@@ -330,8 +329,7 @@ are the map's where they are not given.`,
 	f.registerPool(flags)
 	f.registerMode(flags)
 	f.registerRun(flags)
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runRetry(a, c, args[0], f) }
 	return c
 }

@@ -45,8 +45,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	registerExact(c.Flags(), &f.exact)
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
 	c.Flags().BoolVar(&f.unordered, "unordered", false, unorderedUsage)
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }
 	return c
 }

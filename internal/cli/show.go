@@ -28,8 +28,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		Args:    oneID,
 	}
 	asJSON := c.Flags().Bool("json", false, "print JSON")
-	a.connectionFlags(c)
-	a.storeFlag(c)
+	a.storeFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if state, here := stateHere(a, args[0]); here {
 			return showHere(c.Context(), a, state, *asJSON)
