@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"os"
@@ -70,7 +69,7 @@ func (k *keptFiles) fetch(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// write fetches one file. It appears whole or not at all.
+// write fetches one file.
 func (k *keptFiles) write(ctx context.Context, index int64, name string) error {
 	if err := names.File(name); err != nil {
 		return err
@@ -84,15 +83,8 @@ func (k *keptFiles) write(ctx context.Context, index int64, name string) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
-	at := place{path: filepath.Join(folder, name)}
-	to, err := at.create("")
-	if err != nil {
+	return place{path: filepath.Join(folder, name)}.replace("", func(file *os.File) error {
+		_, err := io.Copy(file, from)
 		return err
-	}
-	defer os.Remove(to.Name()) // it has another name by then when all went well
-	_, err = io.Copy(to, from)
-	if err := errors.Join(err, to.Close()); err != nil {
-		return err
-	}
-	return os.Rename(to.Name(), at.path)
+	})
 }

@@ -33,8 +33,9 @@ type output struct {
 	filter
 	// kept fetches the files that the results name. Default: nobody does.
 	kept *keptFiles
-	// tokens counts those of the results. Default: nobody does.
+	// tokens counts those of the results, count the results. Default: nobody does.
 	tokens *tokens
+	count  *int64
 	// owner names the unfinished file. Default: the process does.
 	owner  string
 	stdout io.Writer
@@ -118,6 +119,9 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	noted := func(yield func([]byte, error) bool) {
 		for line, err := range from {
 			o.tokens.add(line)
+			if o.count != nil && len(line) > 0 {
+				*o.count++
+			}
 			if failed = err; !yield(line, err) {
 				return
 			}
@@ -156,24 +160,12 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		}
 		return errors.Join(err, to.Close())
 	}
-	file, err := at.create(o.owner)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // it has another name by then when all went well
-	defer file.Close()
-	if columns.Holds(o.path) {
-		err = o.writeColumns(ctx, file, from, causes)
-	} else {
-		err = o.copy(ctx, file, from, causes)
-	}
-	if err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), at.path)
+	return at.replace(o.owner, func(file *os.File) error {
+		if columns.Holds(o.path) {
+			return o.writeColumns(ctx, file, from, causes)
+		}
+		return o.copy(ctx, file, from, causes)
+	})
 }
 
 // copy writes results. An empty line stands for a pause, before which everything is
@@ -290,6 +282,19 @@ func placeOf(path string) (place, error) {
 	}
 	path, err = filepath.EvalSymlinks(path)
 	return place{path: path, mode: info.Mode().Perm()}, err
+}
+
+// replace makes the file of what fill writes. It appears whole or not at all.
+func (p place) replace(owner string, fill func(*os.File) error) error {
+	file, err := p.create(owner)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // it has another name by then when all went well
+	if err := errors.Join(fill(file), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), p.path)
 }
 
 // create makes a file in the folder of the place, to be renamed to it: the owner's, who

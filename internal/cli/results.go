@@ -121,7 +121,8 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 
 func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	n := int64(0)
-	if _, err := to.write(ctx, counted(&n, s.lines)); err != nil {
+	to.count = &n
+	if _, err := to.write(ctx, s.lines); err != nil {
 		return err
 	}
 	total := ""

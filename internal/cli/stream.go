@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"syscall"
 
 	"github.com/dustin/go-humanize"
@@ -80,8 +79,9 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 		catchSIGPIPE()
 	}
 	count := int64(0)
+	r.out.count = &count
 	var ended error // the input, before its end
-	causes, err := r.out.write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
+	causes, err := r.out.write(ctx, local.Stream(ctx, o, local.StreamOptions{
 		Items: func(ctx context.Context, give func(item []byte, wrong *gpumux.SourceError) error) (err error) {
 			begun, unchecked := false, f.input.Key != ""
 			err = f.source.each(ctx, func(item []byte, wrong *gpumux.SourceError) error {
@@ -100,7 +100,7 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 			return err
 		},
 		Unordered: f.unordered, Input: f.input,
-	})))
+	}))
 	var fault *gpumux.Fault
 	switch {
 	case errors.Is(err, syscall.EPIPE):
@@ -132,17 +132,4 @@ func tellStream(a *app, count int64, causes starter.Causes) error {
 		report.Causes(report.Visible(a.console), "  ", failed, causes.Sorted(), false)
 	}
 	return exitFailed
-}
-
-func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		for line, err := range lines {
-			if len(line) > 0 {
-				*count++
-			}
-			if !yield(line, err) {
-				return
-			}
-		}
-	}
 }
