@@ -44,7 +44,7 @@ func intercept(c payloadCodec) grpc.UnaryClientInterceptor {
 			return err
 		}
 		if err := call(ctx, method, request, reply, cc, options...); err != nil {
-			return decodeError(ctx, c, err)
+			return err
 		}
 		return decode(ctx, c, reply)
 	}
@@ -80,21 +80,6 @@ func decode(ctx context.Context, c payloadCodec, reply any) error {
 			return nil
 		})
 	})
-}
-
-// decodeError decodes the payloads in an error, such as that of a query.
-func decodeError(ctx context.Context, c payloadCodec, err error) error {
-	answer, ok := status.FromError(err)
-	if !ok || len(answer.Proto().GetDetails()) == 0 {
-		return err
-	}
-	decoded := answer.Proto()
-	for _, detail := range decoded.GetDetails() {
-		if decode(ctx, c, detail) != nil {
-			return err
-		}
-	}
-	return status.ErrorProto(decoded)
 }
 
 // change calls f with the payloads of a message that data converters make, which it

@@ -13,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
-	"go.temporal.io/api/errordetails/v1"
-	"go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/nexus/v1"
 	"go.temporal.io/api/protocol/v1"
 	"go.temporal.io/api/sdk/v1"
@@ -116,22 +114,6 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 	sent, _, err = call(t.Context(), localHiding, start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(command, sent))
-}
-
-// The reason why a query failed comes in an error.
-func TestInterceptor_DecodesErrors(t *testing.T) {
-	t.Parallel()
-	failed, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
-		Failure: &failure.Failure{EncodedAttributes: hidden(t, "why")}})
-	require.NoError(t, err)
-	err = intercept(localHiding)(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
-		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
-			return failed.Err()
-		})
-	require.Equal(t, codes.InvalidArgument, status.Code(err))
-	details := status.Convert(err).Details()
-	require.Len(t, details, 1)
-	require.Equal(t, `"why"`, string(details[0].(*errordetails.QueryFailedFailure).GetFailure().GetEncodedAttributes().GetData()))
 }
 
 // A codec server that fails for a while is asked again, and the call succeeds.
