@@ -161,19 +161,19 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-func soFarHere(ctx context.Context, state local.State, o starter.ReadOptions) (*sofar, error) {
+func soFarHere(ctx context.Context, state local.State) (*sofar, error) {
 	found, err := state.Results(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &sofar{id: state.ID, status: state.State, items: -1, whole: found.Whole, lines: found.Lines(ctx, o), results: found.Map, close: found.Close}, nil
+	return &sofar{id: state.ID, status: state.State, items: -1, whole: found.Whole, lines: found.Lines, results: found.Map, close: found.Close}, nil
 }
 
 // soFar finds a map. Its lines follow it to its end unless o says SoFar.
 func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (s *sofar, err error) {
 	o.Arrays = true // what writes them reads them
 	if state, here := stateHere(a, id); here {
-		return soFarHere(ctx, state, o)
+		return soFarHere(ctx, state)
 	}
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {

@@ -98,7 +98,7 @@ func causesOf(ctx context.Context, a *app, conn *connection, id string, failed i
 }
 
 func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error {
-	s, err := soFarHere(ctx, state, starter.ReadOptions{SoFar: true, Arrays: true})
+	s, err := soFarHere(ctx, state)
 	if err != nil {
 		return err
 	}

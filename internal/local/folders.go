@@ -126,13 +126,13 @@ func stateAt(path string) State {
 
 // Results are those that a map of this machine has so far.
 type Results struct {
-	// Whole reports whether every item has a result.
+	// Lines are as those of starter.Handle with arrays as they are stored: in order if
+	// Whole, so that every item has one, else in none.
+	Lines iter.Seq2[[]byte, error]
 	Whole bool
 	// Map has the files that items keep.
-	Map  *starter.Handle
-	from *starter.Starter
-	// parts has the results, as long as they are not whole.
-	parts *store.Folder
+	Map   *starter.Handle
+	Close func()
 }
 
 func (s State) Results(ctx context.Context) (*Results, error) {
@@ -141,27 +141,19 @@ func (s State) Results(ctx context.Context) (*Results, error) {
 	if err != nil {
 		return nil, &UnavailableError{err}
 	}
-	r := &Results{Map: from.Completed(gpumux.Summary{Output: s.Output}), from: from}
-	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err == nil {
-		r.parts, err = st.Folder(contract.PartsOf(s.Output))
+	r := &Results{Lines: st.Lines(ctx, s.Output), Map: from.Completed(gpumux.Summary{Output: s.Output}), Close: from.Close}
+	if r.Whole, err = st.Objects.Exists(ctx, s.Output); err == nil && !r.Whole {
+		var parts *store.Folder
+		if parts, err = st.Folder(contract.PartsOf(s.Output)); err == nil {
+			r.Lines = parts.Tail(true).Lines(ctx, nil)
+		}
 	}
 	if err != nil {
-		r.Close()
+		from.Close()
 		return nil, err
 	}
 	return r, nil
 }
-
-// Lines yields each result once as a line, in the order of o if there are all, else in
-// none.
-func (r *Results) Lines(ctx context.Context, o starter.ReadOptions) iter.Seq2[[]byte, error] {
-	if r.Whole {
-		return r.Map.Lines(ctx, o)
-	}
-	return r.parts.Tail(true).Lines(ctx, nil)
-}
-
-func (r *Results) Close() { r.from.Close() }
 
 func storeIn(data string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
