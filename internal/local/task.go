@@ -37,8 +37,8 @@ type Task struct {
 }
 
 // FindTask finds file.py:function, module:function, file.R:function or, without a name,
-// the command of how, and then those of a map's later stages. How also has the interpreter
-// of Python functions, and what else of a task in a worker's file need not be the default.
+// the command of how, and then those of a map's later stages. How also has the Python of
+// functions, and what else of a task in a worker's file need not be the default.
 func FindTask(name string, how config.Task, then ...string) (*Task, error) {
 	t, err := find(name, how)
 	if err != nil {
