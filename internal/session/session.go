@@ -111,8 +111,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 		hello.Board = wire.BoardSize
 	}
 	p.Say(hello)
-	limit := time.NewTimer(p.o.StartLimit)
-	defer limit.Stop()
+	limit := time.After(p.o.StartLimit)
 	for spoke := false; ; {
 		select {
 		case message := <-p.Heard:
@@ -134,7 +133,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 				}
 				return ready, e, ""
 			}
-		case <-limit.C:
+		case <-limit:
 			message := fmt.Sprintf("the task process was not ready after %s", p.o.StartLimit)
 			e := &diagnosis.Evidence{TimedOut: true, Message: message, Tail: p.Process.Out.Tail()}
 			return ready, e, p.Stacks()
@@ -210,8 +209,6 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 // End ends the process, at once or kindly, and returns when nothing of it is left. It
 // reports whether the grace was too short, and what the task raised when it was left.
 func (p *Session) End(kindly bool, grace time.Duration) (late bool, raised string) {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	if kindly && p.conn != nil {
 		// Asked on the wire, it finishes its own way; a signal interrupts it.
 		p.Say(wire.Stop{})
@@ -223,7 +220,7 @@ func (p *Session) End(kindly bool, grace time.Duration) (late bool, raised strin
 		if p.conn != nil && p.Process.Status.ExitCode() == wire.Unleft {
 			raised = diagnosis.LastLine(p.Process.Out.Rest())
 		}
-	case <-timer.C:
+	case <-time.After(grace):
 		late = true
 	}
 	p.Kill()

@@ -68,13 +68,10 @@ func (t *template) live() {
 		t.process, t.channel = p, channel
 	}
 	close(t.ready)
-	idle := time.NewTimer(idleLimit)
-	defer idle.Stop()
 	for fit {
 		select {
 		case <-t.used:
-			idle.Reset(idleLimit)
-		case <-idle.C:
+		case <-time.After(idleLimit):
 			return
 		case <-p.Process.Exited:
 			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID),
