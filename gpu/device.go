@@ -116,7 +116,10 @@ func (m Memory) Held() uint64 { return m.Used - min(m.Used, m.Reserved) }
 
 // Process is one process that holds memory on a device.
 type Process struct {
-	// PID is the driver's number; Inventory.OurPIDs says when it is ours too.
+	// PID is the driver's number. On the host it is ours too. In a container with numbers of
+	// its own, drivers from 565.57 on translate it and leave out what the container does
+	// not see; those from 535.113 on list its processes with 0 bytes, older ones tell the
+	// host's.
 	PID  int    `json:"pid"`
 	Name string `json:"name,omitempty"`
 	// Type is how it uses the device: compute, mps (a client of the MPS server) or graphics.

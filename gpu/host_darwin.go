@@ -29,8 +29,5 @@ func (host) memory() (Memory, error) {
 	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
-// HostPIDs reports whether this process sees the host's process numbers.
-func HostPIDs() bool { return true }
-
 // sign: no GPU of macOS can be used, so none is pointed to.
 func (host) sign() string { return "" }

@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -121,14 +120,3 @@ func kib(data []byte, key string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSuffix(field(data, key, ":"), " kB"), 10, 64)
 	return n * 1024
 }
-
-// HostPIDs reports whether this process sees the host's process numbers, which are the
-// ones that older drivers tell: see Inventory.OurPIDs. A container can be started with
-// them (docker run --pid=host, hostPID: true in Kubernetes).
-func HostPIDs() bool {
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	return err == nil && ns == fmt.Sprintf("pid:[%d]", initPIDNamespace)
-}
-
-// initPIDNamespace is the kernel's number of the first namespace (PROC_PID_INIT_INO).
-const initPIDNamespace = 0xEFFFFFFC

@@ -193,22 +193,6 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	return out, err
 }
 
-// OurPIDs reports whether the driver should tell what processes hold by our numbers. On
-// the host it does. In a container with numbers of its own, drivers from 565.57 on
-// translate them and leave out what the container does not see; those from 535.113 on
-// list its processes with 0 bytes, older ones tell the host's numbers.
-func (inv *Inventory) OurPIDs() bool {
-	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
-}
-
-func translatesPIDs(driver string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(driver, "%d.%d", &major, &minor); err != nil {
-		return false
-	}
-	return major > 565 || major == 565 && minor >= 57
-}
-
 // Close waits for calls and releases the driver. It may be called again.
 func (inv *Inventory) Close() error {
 	if inv.driver == nil {

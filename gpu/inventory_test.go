@@ -40,12 +40,3 @@ func TestCPU_Status(t *testing.T) {
 	require.Equal(t, st.Memory.Total, st.Memory.Free+st.Memory.Used)
 	require.Greater(t, st.Memory.Free, uint64(0))
 }
-
-func TestInventory_DriversThatTranslateProcessNumbers(t *testing.T) {
-	for driver, want := range map[string]bool{
-		"": false, "unknown": false, "525.147.05": false, "535.104.05": false,
-		"535.113.01": false, "560.35.05": false, "565.57.01": true, "570.86.10": true, "580.65.06": true,
-	} {
-		require.Equal(t, want, translatesPIDs(driver), driver)
-	}
-}

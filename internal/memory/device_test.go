@@ -31,7 +31,7 @@ func TestWatch_DeviceMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer inventory.Close()
 	t.Run("over its budget", func(t *testing.T) {
-		b := newWorkbench(t, inventory, true)
+		b := newWorkbench(t, inventory)
 		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
 		s := b.slot(uuid, 8<<30)
 		got, err := run(s, b.task("vram"), block{MB: 6000, Until: b.sees(6000 << 20)}, block{MB: 7000, Until: b.sees(7000 << 20)},
@@ -45,7 +45,8 @@ func TestWatch_DeviceMemory(t *testing.T) {
 		require.EqualValues(t, 7000<<20, got[1].Peak)
 	})
 	t.Run("with process numbers of its own", func(t *testing.T) {
-		b := newWorkbench(t, inventory, false)
+		b := newWorkbench(t, inventory)
+		b.probed[uuid] = false
 		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
 		s := b.slot(uuid, 8<<30)
 		got, err := run(s, b.task("vram"), block{MB: 9000, For: 0.6})
@@ -53,7 +54,7 @@ func TestWatch_DeviceMemory(t *testing.T) {
 		require.Zero(t, got[0].Peak)
 	})
 	t.Run("with a driver that does not tell", func(t *testing.T) {
-		b := newWorkbench(t, silent{}, true)
+		b := newWorkbench(t, silent{})
 		b.env["DRIVER"], b.env["UUID"] = machine.File+".d", uuid
 		s := b.slot(uuid, 8<<30)
 		_, err := run(s, b.task("vram"), block{MB: 9000, For: 0.6})
@@ -87,7 +88,7 @@ func TestWatch_ADriverThatHangsKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	pid, hangs := sleeper(t), make(chan struct{})
 	devices := &drivers{hangs: map[string]chan struct{}{"GPU-1": hangs}, asked: map[string]int{}, held: map[int]uint64{pid: 9 << 30}}
-	w := newWatch(devices, true, zap.NewNop())
+	w := newWatch(devices, zap.NewNop())
 	ended := make(chan string, 3)
 	follow := func(device string, budget gpumux.Size) *watched {
 		return w.Follow(device, pid, budget, func(session.Over) { ended <- device }).(*watched)
@@ -110,7 +111,7 @@ func TestWatch_MeasuresAnewOrGivesTheLastReading(t *testing.T) {
 	t.Parallel()
 	core, seen := observer.New(zap.DebugLevel)
 	devices := &drivers{asked: map[string]int{}, held: map[int]uint64{os.Getpid(): 1 << 30}}
-	w := newWatch(devices, true, zap.New(core))
+	w := newWatch(devices, zap.New(core))
 	f := w.Follow("GPU-1,GPU-2", os.Getpid(), 0, func(session.Over) {})
 	w.round()
 	w.readers.Wait()
@@ -138,7 +139,7 @@ func TestWatch_WhatAProcessHoldsWithItsDescendants(t *testing.T) {
 	var child int
 	_, err = fmt.Fscan(out, &child)
 	require.NoError(t, err)
-	w := newWatch(&drivers{asked: map[string]int{}, held: map[int]uint64{cmd.Process.Pid: 1 << 30, child: 2 << 30}}, true, zap.NewNop())
+	w := newWatch(&drivers{asked: map[string]int{}, held: map[int]uint64{cmd.Process.Pid: 1 << 30, child: 2 << 30}}, zap.NewNop())
 	f := w.Follow("GPU-1,GPU-2", cmd.Process.Pid, 0, func(session.Over) {})
 	w.round()
 	w.readers.Wait()
@@ -164,7 +165,7 @@ func TestWatch_TheNextProcessStartsWhenTheMemoryIsBack(t *testing.T) {
 	for name, late := range map[string]int32{"at once": 0, "late": 4, "never": math.MaxInt32} {
 		t.Run(name, func(t *testing.T) {
 			driver := &lateDriver{late: late}
-			b := newWorkbench(t, driver, true)
+			b := newWorkbench(t, driver)
 			if name == "never" {
 				b.patience = 20 * time.Millisecond
 			}

@@ -38,7 +38,7 @@ type Enforcer struct {
 // has that is no size. Call Run next, and Report after Tried.
 func New(placements []config.Placement, devices *gpu.Inventory, notices *notice.List, log *zap.Logger) (*Enforcer, error) {
 	e := &Enforcer{placements: placements, devices: devices, notices: notices, log: log, capped: map[[3]string]bool{}}
-	e.watch = newWatch(devices, devices.OurPIDs(), log)
+	e.watch = newWatch(devices, log)
 	e.watch.notices = notices
 	e.watch.lookForForeign(devices.GPUs())
 	return e, e.watch.guardHost(devices)
@@ -94,8 +94,7 @@ func (e *Enforcer) Means(pool string) (means []string) {
 func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
 
 // Tried records whether the driver reported the memory of a process that certainly used a
-// device, a probe's. If it did not, no budget is watched there, whatever the driver's
-// version promises.
+// device, a probe's. If it did not, no budget is watched there.
 func (e *Enforcer) Tried(uuid string, seen bool) {
 	e.watch.mu.Lock()
 	defer e.watch.mu.Unlock()

@@ -99,7 +99,7 @@ func TestWatch_EndsWhatUsesAnotherDevice(t *testing.T) {
 		"a look at another GPU":        {first, wandering{MB: 8, On: []string{first, hidden}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newWorkbench(t, inventory, true)
+			b := newWorkbench(t, inventory)
 			b.mu.Lock()
 			b.lookForForeign(inventory.GPUs())
 			b.mu.Unlock()

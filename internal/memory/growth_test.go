@@ -9,7 +9,7 @@ import (
 )
 
 func TestGrowth_ALeakIsRecycledBeforeItPassesTheBudget(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 200<<20)
 	got, err := run(s, b.task("leak"), same(5, 150)...)
 	require.NoError(t, err, "no item pays for it")
@@ -26,7 +26,7 @@ func TestGrowth_ALeakIsRecycledBeforeItPassesTheBudget(t *testing.T) {
 
 // Garbage that no collection has found yet is a reason like any other: no item pays.
 func TestGrowth_GarbageIsRecycledToo(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 200<<20)
 	got, err := run(s, b.task("litter"), same(4, 200)...)
 	require.NoError(t, err)

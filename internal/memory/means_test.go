@@ -25,7 +25,6 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	core, seen := observer.New(zap.InfoLevel)
 	e, err := New(placements, inventory, nil, zap.New(core))
 	require.NoError(t, err)
-	e.watch.hostPIDs = true
 	return e, seen
 }
 
@@ -66,7 +65,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, list)
 	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
 
-	list, seen = enforced(t, inventory, pool, func(e *Enforcer) { e.watch.hostPIDs = false })
+	list, seen = enforced(t, inventory, pool, func(e *Enforcer) { e.Tried(inventory.Devices()[0].UUID, false) })
 	require.Equal(t, []string{"framework caps"}, list)
 	loud := seen.FilterLevelExact(zap.WarnLevel).All()
 	require.Len(t, loud, 1)
@@ -118,32 +117,23 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Empty(t, seen.All())
 }
 
-// A driver in a container may list processes with 0 bytes, whatever its version promises,
-// or tell them although its version does not. What a probe found decides.
+// A driver in a container may list processes with 0 bytes. What a probe found decides.
 func TestMeans_AProbeDecidesWhetherTheWatchSees(t *testing.T) {
 	machine := gputest.New(t, gputest.State{Lists: gputest.ZeroBytes, GPUs: []gputest.GPU{{}, {}}})
 	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
 	devices := inventory.Devices()
-	for _, promised := range []bool{true, false} {
-		e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0", "1"}, Slots: 2, Memory: 4 << 30})
-		e.watch.hostPIDs = promised
-		e.Tried(devices[0].UUID, true)
-		e.Tried(devices[1].UUID, false)
-		e.Report()
-		require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
-		lines := seen.FilterLevelExact(zap.WarnLevel).All()
-		require.Len(t, lines, 1)
-		require.Equal(t, "gpu", lines[0].ContextMap()["pool"])
-		require.Contains(t, lines[0].Message, devices[1].UUID)
-		e.Tried(devices[1].UUID, true)
-		require.Equal(t, []string{"framework caps"}, e.Means("gpu"), "once it did not tell, it is not believed")
-	}
-	e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 4 << 30})
-	e.watch.hostPIDs = false
+	e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0", "1"}, Slots: 2, Memory: 4 << 30})
 	e.Tried(devices[0].UUID, true)
-	e.Report()
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
-	require.Empty(t, seen.FilterLevelExact(zap.WarnLevel).All())
+	e.Tried(devices[1].UUID, false)
+	e.Report()
+	require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
+	lines := seen.FilterLevelExact(zap.WarnLevel).All()
+	require.Len(t, lines, 1)
+	require.Equal(t, "gpu", lines[0].ContextMap()["pool"])
+	require.Contains(t, lines[0].Message, devices[1].UUID)
+	e.Tried(devices[1].UUID, true)
+	require.Equal(t, []string{"framework caps"}, e.Means("gpu"), "once it did not tell, it is not believed")
 }

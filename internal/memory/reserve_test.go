@@ -19,7 +19,7 @@ import (
 // without a budget.
 func TestWatch_KeepsTheHostAlive(t *testing.T) {
 	t.Parallel()
-	w := newWatch(nil, false, zap.NewNop())
+	w := newWatch(nil, zap.NewNop())
 	host := gpu.Memory{Total: 4 << 30, Free: 1 << 30}
 	w.host = func() (gpu.Memory, error) { return host, nil }
 	ended := make(chan session.Over, 10)
@@ -64,7 +64,7 @@ func TestWatch_ReadsTheHost(t *testing.T) {
 	inventory, err := gpu.Open(t.Context(), gpu.Options{})
 	require.NoError(t, err)
 	defer inventory.Close()
-	w := newWatch(nil, false, zap.NewNop())
+	w := newWatch(nil, zap.NewNop())
 	require.NoError(t, w.guardHost(inventory))
 	if _, err := os.Stat("/proc/meminfo"); err != nil {
 		require.Nil(t, w.host)
@@ -82,7 +82,7 @@ func TestWatch_TheReserveIsWhatTheVariableSays(t *testing.T) {
 	defer inventory.Close()
 	guarded := func(text string) (*watch, error) {
 		t.Setenv(ReserveVariable, text)
-		w := newWatch(nil, false, zap.NewNop())
+		w := newWatch(nil, zap.NewNop())
 		return w, w.guardHost(inventory)
 	}
 	w, err := guarded("1TiB")

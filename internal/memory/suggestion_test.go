@@ -121,7 +121,7 @@ func TestPeaks_AMapRunsWithTheBudgetThatWouldDo(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 			device := inventory.Devices()[0]
-			b := newWorkbench(t, inventory, true)
+			b := newWorkbench(t, inventory)
 			b.env["DRIVER"], b.env["UUID"], b.env["CONTEXT"] = machine.File+".d", device.UUID, fmt.Sprint(c.context)
 			for file, text := range map[string]string{"torch.py": cachingPy, "tasks.py": cachingTask} {
 				require.NoError(t, os.WriteFile(filepath.Join(b.dir, file), []byte(text), 0o644))

@@ -41,11 +41,9 @@ type memories interface {
 // the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
-	// hostPIDs is Inventory.OurPIDs. It counts for devices that probed does not have.
-	hostPIDs bool
-	notices  *notice.List
-	log      *zap.Logger
-	wake     chan struct{}
+	notices *notice.List
+	log     *zap.Logger
+	wake    chan struct{}
 	// proportional is gpu.ProportionalMemory. It may wait for a process's long system call.
 	proportional func(pids ...int) uint64
 	// host reads the host's memory; nil leaves it unguarded. reserve 0 is the default one.
@@ -65,7 +63,8 @@ type watch struct {
 	cost      time.Duration // shortest recent duration of a round, readings included
 	readings  map[string]*reading
 	warned    map[string]bool
-	// probed is, by device, whether the driver reported the memory of a process on it.
+	// probed is, by device, whether the driver reported the memory of a process on it. Until
+	// a probe says otherwise it is believed to.
 	probed map[string]bool
 }
 
@@ -97,9 +96,9 @@ type watched struct {
 	sampleAfter time.Time // earliest time of the next sample
 }
 
-func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
+func newWatch(devices memories, log *zap.Logger) *watch {
 	return &watch{
-		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
+		devices: devices, log: log, wake: make(chan struct{}, 1), asleep: true,
 		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{}, probed: map[string]bool{},
 		proportional: gpu.ProportionalMemory, patience: returnLimit,
 	}
@@ -221,10 +220,8 @@ func (w *watch) readDevices() (took time.Duration) {
 // sees reports whether the driver tells what processes hold on a device. The caller holds
 // the lock.
 func (w *watch) sees(uuid string) bool {
-	if seen, tried := w.probed[uuid]; tried {
-		return seen
-	}
-	return w.hostPIDs
+	seen, tried := w.probed[uuid]
+	return seen || !tried
 }
 
 // tells is sees for callers without the lock.

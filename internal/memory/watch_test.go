@@ -25,7 +25,7 @@ import (
 )
 
 func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	neighbour, s := b.slot(gpu.CPU, 200<<20), b.slot(gpu.CPU, 200<<20)
 	stop := make(chan struct{})
 	var beside sync.WaitGroup
@@ -76,7 +76,7 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 // The slot may ask for the peak of the last item while the next one takes its memory. The
 // watch must still see that.
 func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 200<<20)
 	const all = 6000
 	ended := make(chan struct{})
@@ -110,7 +110,7 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 // not count for the next process.
 func TestWatch_EndsAForkedProcess(t *testing.T) {
 	process.Dedicate()
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 200<<20)
 	task := b.task("hold")
 	task.Mode = gpumux.ModeFresh
@@ -127,7 +127,7 @@ func TestWatch_EndsAForkedProcess(t *testing.T) {
 }
 
 func TestWatch_CountsDescendants(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 150<<20)
 	_, err := run(s, b.task("child"), 400)
 	f := asFault(t, err)
@@ -136,7 +136,7 @@ func TestWatch_CountsDescendants(t *testing.T) {
 }
 
 func TestWatch_SharedPagesCountOnce(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 250<<20)
 	got, err := run(s, b.task("forks"), 120, 120)
 	require.NoError(t, err, "five processes share 120 MiB")
@@ -161,7 +161,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pid := sleeper(t)
-			w := newWatch(nil, false, zap.NewNop())
+			w := newWatch(nil, zap.NewNop())
 			looks, holds := make(chan []int, 10), make(chan struct{})
 			w.proportional = func(pids ...int) uint64 { looks <- pids; <-holds; return test.resident }
 			over := make(chan int64, 1)
@@ -191,7 +191,7 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 }
 
 func TestWatch_EndsACommandToo(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 150<<20)
 	const script = `
 import os, sys, time
@@ -211,7 +211,7 @@ print(n)`
 }
 
 func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
-	b := newWorkbench(t, nil, false)
+	b := newWorkbench(t, nil)
 	s := b.slot(gpu.CPU, 0)
 	// Each block is gone again before a round can see it. The C library would keep smaller
 	// blocks.
@@ -242,7 +242,7 @@ func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
 
 // The cost includes reading the host's other processes.
 func BenchmarkWatch_EightSlots(b *testing.B) {
-	w := newWatch(nil, false, zap.NewNop())
+	w := newWatch(nil, zap.NewNop())
 	for range 8 {
 		// Each slot has two processes, like a task with a helper.
 		cmd := exec.Command("sh", "-c", "sleep 600 & wait")

@@ -85,13 +85,13 @@ type workbench struct {
 	to  *zap.Logger
 }
 
-func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
+func newWorkbench(t *testing.T, devices memories) *workbench {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(memoryTasks), 0o644))
 	core, seen := observer.New(zap.DebugLevel)
 	b := &workbench{t: t, dir: dir, env: map[string]string{}, log: seen, to: zap.New(core)}
-	b.watch = newWatch(devices, hostPIDs, b.to)
+	b.watch = newWatch(devices, b.to)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { b.watch.run(ctx) })
