@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -142,12 +141,6 @@ type Status struct {
 	ComputeMode string `json:"computeMode,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
-	// MPS is "server" where an MPS server has the device, "daemon" where a control daemon is
-	// where CUDA looks for one, else empty.
-	MPS string `json:"mps,omitempty"`
-	// TimeSliced is how many of the listed processes take turns on the device; 0 for fewer
-	// than two. A container does not see those of others.
-	TimeSliced int `json:"timeSliced,omitempty"`
 }
 
 // Largest names the largest processes in parentheses; it is empty where there are none.
@@ -188,29 +181,4 @@ func cpuStatus(d Device) (Status, error) {
 	s := unknown()
 	s.Memory = m
 	return s, nil
-}
-
-func (s *Status) shared(daemon bool) {
-	clients, turns := 0, 0
-	server := false
-	for _, p := range s.Processes {
-		switch {
-		case p.Type == "mps":
-			clients++
-		case filepath.Base(p.Name) == "nvidia-cuda-mps-server":
-			server = true
-		case p.Type == "compute":
-			turns++
-		}
-	}
-	switch server = server || clients > 0; {
-	case server:
-		s.MPS = "server"
-		turns++ // its clients have one turn between them
-	case daemon:
-		s.MPS = "daemon"
-	}
-	if turns > 1 {
-		s.TimeSliced = turns
-	}
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/gpumux/gpumux/internal/mps"
 )
 
 // Options says where the devices come from. The zero value asks the NVIDIA driver.
@@ -167,11 +165,7 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 		s.Memory = Memory{Total: d.Memory, Free: d.Memory}
 		return s, nil
 	}
-	s, err := inv.driver.status(uuid)
-	if err == nil && d.Usable() {
-		s.shared(mps.Listens(mps.Pipe()))
-	}
-	return s, err
+	return inv.driver.status(uuid)
 }
 
 // ProcessMemory is the bytes that each process holds on a GPU, 0 where the driver does

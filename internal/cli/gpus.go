@@ -19,7 +19,7 @@ func gpusCommand(a *app) *cobra.Command {
 		Use:   "gpus",
 		Short: "Show this machine's devices: memory, MIG, processes",
 		Long: `Show this machine's devices: memory, MIG instances below their GPU, and who holds memory on them.
-Details follow where there is something to say: a device that does not answer, MIG mode, MPS.
+Details follow where there is something to say: a device that does not answer, MIG mode, a compute mode.
 A pool's devices take the beginning of a UUID as well. Whether a device works, gpumux doctor tries.
 docs/gpus.schema.json describes --json.`,
 		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
@@ -122,21 +122,8 @@ func detailsOf(d deviceEntry) (all []string) {
 	if d.MIG {
 		say("in MIG mode: work runs on its instances")
 	}
-	s := d.Status
-	if s == nil {
-		return all
-	}
-	if s.ComputeMode != "" && s.ComputeMode != "default" {
+	if s := d.Status; s != nil && s.ComputeMode != "" && s.ComputeMode != "default" {
 		say("compute mode %s", s.ComputeMode)
-	}
-	switch s.MPS {
-	case "server":
-		say("an MPS server has it")
-	case "daemon":
-		say("an MPS daemon is where CUDA looks for one, and may serve it")
-	}
-	if s.TimeSliced > 0 {
-		say("%d processes take turns on it", s.TimeSliced)
 	}
 	return all
 }
