@@ -50,7 +50,7 @@ type metrics struct {
 	pools []*pool.Pool
 
 	faults, cordons *prometheus.CounterVec
-	items, probes   *prometheus.HistogramVec
+	items           *prometheus.HistogramVec
 	backlog, work   *prometheus.GaugeVec
 	store           prometheus.Counter
 
@@ -60,9 +60,8 @@ type metrics struct {
 
 // Upper bounds in seconds.
 var (
-	itemBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
-	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
-	sdkBuckets   = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 600} // polls last up to a minute
+	itemBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	sdkBuckets  = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 600} // polls last up to a minute
 )
 
 // newMetrics counts for a worker of a version. Its server asks starts why the worker has
@@ -80,9 +79,6 @@ func newMetrics(log *zap.Logger, version string, starts, health func() error) *m
 		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_item_seconds", Help: "What items took in the task process.", Buckets: itemBuckets,
 		}, []string{"pool"}),
-		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
-		}, []string{"outcome"}),
 		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gpumux_backlog_items", Help: "Items of running maps without a result.",
 		}, []string{"pool"}),
@@ -136,10 +132,7 @@ func (m *metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
 	}
 	url = "http://" + listener.Addr().String() + "/metrics"
-	for _, outcome := range health.Outcomes() {
-		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
-	}
-	m.registry.MustRegister(m.faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.faults, m.cordons, m.items, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{

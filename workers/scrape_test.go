@@ -70,7 +70,6 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m.Offer(p)
 	m.Cordoned(p.Name, "probe")
 	m.store.Inc()
-	m.probes.WithLabelValues("sick").Observe(1.5)
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.items.WithLabelValues(p.Name).Observe(seconds)
 	}
@@ -105,9 +104,6 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="full"} 0`,
 		`gpumux_store_errors_total 1`,
-		`gpumux_probe_seconds_bucket{outcome="sick",le="1"} 0`,
-		`gpumux_probe_seconds_bucket{outcome="sick",le="2.5"} 1`,
-		`gpumux_probe_seconds_count{outcome="untried"} 0`,
 		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="0.001"} 1`,
 		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="0.025"} 2`,
 		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="3600"} 2`,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
@@ -47,7 +46,6 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 			}
 		}
 	}
-	began := time.Now()
 	found := prober.Try(ctx, uuid)
 	if found.Code >= 805 && found.Code <= 807 { // between process and MPS server
 		found.OK, found.Untried = false, found.String()
@@ -55,7 +53,6 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if found.Blind || found.Context > 0 {
 		w.memory.Tried(uuid, !found.Blind)
 	}
-	w.metrics.probes.WithLabelValues(found.Outcome()).Observe(time.Since(began).Seconds())
 	return found
 }
 

@@ -42,19 +42,6 @@ type Probe struct {
 // Sick reports whether the device failed. One that could not be tried did not.
 func (p Probe) Sick() bool { return !p.OK && p.Untried == "" }
 
-func Outcomes() []string { return []string{"ok", "sick", "untried"} }
-
-// Outcome is the probe's end in a word.
-func (p Probe) Outcome() string {
-	switch {
-	case p.Untried != "":
-		return "untried"
-	case p.OK:
-		return "ok"
-	}
-	return "sick"
-}
-
 // String says what the probe found, in one line.
 func (p Probe) String() string {
 	switch {
