@@ -12,8 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
-func (l *problems) checkMPS(u Use) {
-	add := l.add
+func checkMPS(u Use, add func(field, format string, args ...any)) {
 	const instead = "use sharing: default"
 	for _, d := range u.Devices {
 		switch d.Kind {

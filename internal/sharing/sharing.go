@@ -71,30 +71,25 @@ const (
 )
 
 // Check lists what cannot work, by fields of the pool. It starts nothing.
-func (m Mode) Check(u Use) []gpumux.Problem {
-	var list problems
-	if m == MPS {
-		list.checkMPS(u)
+func (m Mode) Check(u Use) (problems []gpumux.Problem) {
+	add := func(field, format string, args ...any) {
+		problems = append(problems, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case m == "" || m == Default || m == MPS:
-	case m == MIG:
+	switch m {
+	case "", Default:
+	case MPS:
+		checkMPS(u, add)
+	case MIG:
 		for _, d := range u.Devices {
 			if d.Kind != gpu.KindMIG {
-				list.add("devices", "%s is no MIG instance; leave it out, or lay it out: nvidia-smi -i %s -mig 1, "+
+				add("devices", "%s is no MIG instance; leave it out, or lay it out: nvidia-smi -i %s -mig 1, "+
 					"then nvidia-smi mig -cgi <profile> -C", d, d.UUID)
 			}
 		}
 	default:
-		list.add("sharing", "%q is unknown; use default, mig, mps", string(m))
+		add("sharing", "%q is unknown; use default, mig, mps", string(m))
 	}
-	return list
-}
-
-type problems []gpumux.Problem
-
-func (l *problems) add(field, format string, args ...any) {
-	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+	return problems
 }
 
 // Prepare makes a slot's devices ready. It passes on the worker's settings of an MPS
