@@ -23,7 +23,3 @@ func (p *Process) Adopt(pid int) error {
 	p.expose()
 	return nil
 }
-
-// Disown releases a process that was not adopted. It has the template's mark, and ends
-// with the template.
-func (p *Process) Disown() { p.Out.close() }

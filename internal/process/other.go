@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -20,6 +21,9 @@ func newMark() uint64 { return 0 }
 func Dedicate() {}
 
 func Dedicated() bool { return false }
+
+// Adopt refuses: a program that is not dedicated forks no template.
+func (*Process) Adopt(int) error { return errors.ErrUnsupported }
 
 func spawn(cmd *exec.Cmd, _ uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

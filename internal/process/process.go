@@ -159,6 +159,10 @@ func (p *Process) Kill() {
 	p.Out.close()
 }
 
+// Disown releases a process that was not adopted. It has the template's mark, and ends
+// with the template.
+func (p *Process) Disown() { p.Out.close() }
+
 // Scarce reports whether the system lacked what it will have again, such as memory.
 func Scarce(err error) bool {
 	lacks := []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM}

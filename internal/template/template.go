@@ -177,7 +177,13 @@ func (t *template) request(output, wire *os.File) (pid int, err error) {
 
 // openChannel makes a template's socket: one message is one request, with files.
 func openChannel() (*net.UnixConn, *os.File, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // so that no process that starts now inherits the ends
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
+	if err == nil {
+		unix.CloseOnExec(ends[0])
+		unix.CloseOnExec(ends[1])
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a channel to a template: %w", os.NewSyscallError("socketpair", err))
 	}
