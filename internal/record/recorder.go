@@ -226,14 +226,12 @@ func (s *Stream) WaitingFor() string {
 
 func (r *recorder) run() {
 	looked, delay := time.Now(), time.Duration(0)
-	wrote := looked
+	var wrote time.Time
 	for !r.finished() {
 		select {
 		case <-time.After(time.Until(looked.Add(max(r.every, delay)))):
 		case <-r.wake:
-			if delay > 0 || !r.draining() {
-				time.Sleep(time.Until(wrote.Add(max(r.hurry, delay))))
-			}
+			time.Sleep(time.Until(wrote.Add(max(r.hurry, delay))))
 		}
 		looked = time.Now()
 		if !r.handOver() {
@@ -246,18 +244,6 @@ func (r *recorder) run() {
 			delay = 0
 		}
 	}
-}
-
-// draining reports whether all chunks only wait for the write of their last results.
-func (r *recorder) draining() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s := range r.streams {
-		if s.empty == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // finished reports whether no chunk runs, so that the goroutine ends.
