@@ -65,7 +65,7 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	size, err := a.store.Objects.Size(ctx, name)
 	var text []byte
 	if err == nil && size <= gpumux.MaxArgFile {
-		text, err = a.store.Objects.ReadAll(ctx, name, nil)
+		text, err = a.store.Objects.ReadAll(ctx, name)
 	}
 	wrong := ""
 	switch {

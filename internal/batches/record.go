@@ -128,7 +128,7 @@ func (s shelf) content(id string) string { return s.key(id) + "l" }
 
 // read reads the record of an ID into a file or a batch.
 func (s shelf) read(ctx context.Context, id string, into any) error {
-	data, err := s.store.Objects.ReadAll(ctx, s.key(id), nil)
+	data, err := s.store.Objects.ReadAll(ctx, s.key(id))
 	if err == nil {
 		err = json.Unmarshal(data, into)
 	}

@@ -48,7 +48,7 @@ func put(t testing.TB, s *store, key, content string) {
 
 func get(t testing.TB, s *store, name string) string {
 	t.Helper()
-	data, err := s.Objects.ReadAll(t.Context(), name, nil)
+	data, err := s.Objects.ReadAll(t.Context(), name)
 	require.NoError(t, err)
 	return string(data)
 }

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -270,14 +269,14 @@ func (b *Bucket) Read(ctx context.Context, name string, offset, length int64) (*
 	return r, nil
 }
 
-// ReadAll reads a small object, into the buffer if it fits there.
-func (b *Bucket) ReadAll(ctx context.Context, name string, buffer []byte) ([]byte, error) {
+// ReadAll reads a small object.
+func (b *Bucket) ReadAll(ctx context.Context, name string) ([]byte, error) {
 	r, err := b.Read(ctx, name, 0, -1)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	data := bytes.NewBuffer(slices.Grow(buffer[:0], int(r.Size())+bytes.MinRead))
+	data := bytes.NewBuffer(make([]byte, 0, r.Size()+bytes.MinRead))
 	_, err = data.ReadFrom(r)
 	return data.Bytes(), err
 }
@@ -345,7 +344,7 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	found, err := b.ReadAll(ctx, name, nil)
+	found, err := b.ReadAll(ctx, name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return found, err
 	}
@@ -360,7 +359,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return b.ReadAll(ctx, name, nil)
+	return b.ReadAll(ctx, name)
 }
 
 func (b *Bucket) Exists(ctx context.Context, name string) (bool, error) {

@@ -46,7 +46,7 @@ func put(t testing.TB, b *Bucket, key, content string) {
 
 func get(t testing.TB, b *Bucket, name string) string {
 	t.Helper()
-	data, err := b.ReadAll(t.Context(), name, nil)
+	data, err := b.ReadAll(t.Context(), name)
 	require.NoError(t, err)
 	return string(data)
 }

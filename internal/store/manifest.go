@@ -101,7 +101,7 @@ func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
 }
 
 func (f *Folder) manifest(ctx context.Context) (manifest, error) {
-	text, err := f.in.ReadAll(ctx, f.manifestKey(), nil)
+	text, err := f.in.ReadAll(ctx, f.manifestKey())
 	return f.parseManifest(text, err)
 }
 

@@ -17,7 +17,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -168,29 +167,23 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	return part{p, h}, nil
 }
 
-// spare has the memory of parts that were read to their end, for others.
-var spare = sync.Pool{New: func() any { return new(opened) }}
-
-// load reads the lines of a part, which lie in text, and checks them.
-func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
-	o = *spare.Get().(*opened)
-	if o.text, err = f.in.ReadAll(ctx, f.keyOf(p), o.text); err == nil {
-		o.all, err = parsePartText(o.text, o.all)
-		o.lines = o.all
+// load reads the lines of a part and checks them.
+func (f *Folder) load(ctx context.Context, p partName) ([]line, error) {
+	text, err := f.in.ReadAll(ctx, f.keyOf(p))
+	var lines []line
+	if err == nil {
+		lines, err = parsePartText(text)
 	}
-	if err != nil {
-		return opened{}, f.unread(p, err)
-	}
-	return o, nil
+	return lines, f.unread(p, err)
 }
 
-func parsePartText(text []byte, free []line) ([]line, error) {
+func parsePartText(text []byte) ([]line, error) {
 	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
 		return nil, err
 	}
 	text = text[headBytes:]
-	lines := slices.Grow(free[:0], int(min(head.Items, int64(len(text)/16))))
+	lines := make([]line, 0, min(head.Items, int64(len(text)/16)))
 	before := head.First - 1
 	for t := range bytes.Lines(text) {
 		is, err := results.ParseOutcome(t)
@@ -242,12 +235,10 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// opened is a part being merged: its unread lines. order ranks it among the parts; all
-// and text are its whole contents.
+// opened is a part being merged: its unread lines. order ranks it among the parts.
 type opened struct {
-	lines, all []line
-	order      int
-	text       []byte
+	lines []line
+	order int
 }
 
 func (o opened) before(p opened) bool {
@@ -258,7 +249,7 @@ func (o opened) before(p opened) bool {
 // with one index the first part's. It calls lost for a part that is damaged or gone.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (opened, error) {
+		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) ([]line, error) {
 			return f.load(ctx, p.partName)
 		}))
 		defer stop()
@@ -267,9 +258,9 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 		asked, last := 0, int64(-1)
 		for {
 			for asked < len(parts) && (len(open) == 0 || parts[asked].First <= open[0].lines[0].Index) {
-				o, err, _ := next()
+				lines, err, _ := next()
 				if err == nil {
-					o.order = asked
+					o := opened{lines, asked}
 					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
 				} else if err := lost(err); err != nil {
 					yield(line{}, err)
@@ -289,7 +280,6 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 				}
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
-				spare.Put(&first)
 				open = open[1:]
 				continue
 			}
@@ -346,7 +336,7 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	lost := f.lost(ctx, damaged)
-	for o, err := range objects.Ahead(loadedAhead, w.parts, func(p partName) (opened, error) { return f.load(ctx, p) }) {
+	for lines, err := range objects.Ahead(loadedAhead, w.parts, func(p partName) ([]line, error) { return f.load(ctx, p) }) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -355,10 +345,9 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 				return err
 			}
 		}
-		for _, l := range o.lines {
+		for _, l := range lines {
 			each(l.Index, l.Kind)
 		}
-		spare.Put(&o)
 	}
 	return nil
 }

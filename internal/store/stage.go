@@ -122,7 +122,7 @@ func (f *Folder) named(ctx context.Context, runs contract.Runs, where []contract
 	if len(where) > 0 {
 		return all, nil
 	}
-	text, err := f.in.ReadAll(ctx, f.catalogKey(), nil)
+	text, err := f.in.ReadAll(ctx, f.catalogKey())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
