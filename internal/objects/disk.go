@@ -17,7 +17,7 @@ import (
 const staleAfter = 24 * time.Hour
 
 func prepareDisk(dir string) error {
-	if err := makeFolders(dir, 0o750); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("cannot make the folder: %w", err)
 	}
 	probe, err := newTemporary(dir)
@@ -50,7 +50,7 @@ type diskSink struct {
 // newTemporary is os.CreateTemp with the umask's permissions: others may have to read it.
 func newTemporary(dir string) (*os.File, error) {
 	path := filepath.Join(dir, names.Scratch, rand.Text())
-	if err := makeFolders(filepath.Dir(path), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
@@ -62,7 +62,7 @@ func (d *diskSink) commit() error {
 		return err
 	}
 	folder := filepath.Dir(d.path)
-	if err := makeFolders(folder, 0o777); err != nil {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
 	if err := d.publish(); err != nil {
@@ -89,21 +89,6 @@ func (d *diskSink) publish() error {
 func (d *diskSink) abort() {
 	d.Close()
 	os.Remove(d.Name())
-}
-
-// makeFolders is os.MkdirAll of folders that survive a crash of the machine.
-func makeFolders(dir string, mode fs.FileMode) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	parent := filepath.Dir(dir)
-	if err := makeFolders(parent, mode); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncFolder(parent)
 }
 
 func syncFolder(dir string) error {
