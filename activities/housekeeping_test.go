@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/store"
 )
 
@@ -18,7 +19,7 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"))
 	require.NoError(t, err)
 	defer st.Close()
-	w, err := st.Objects.Create(t.Context(), "a/x.jsonl")
+	w, err := st.Objects.Create(t.Context(), "a/x.jsonl", objects.Creation{})
 	require.NoError(t, err)
 	_, err = w.Write([]byte("1\n2\n"))
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // No activity writes or deletes an object of the store itself, whoever starts it and
@@ -20,7 +21,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	l.pool.Register(registry{l, "pool "})
 	l.light.Register(registry{l, "light "})
 	put := func(key string) {
-		w, err := l.store.Objects.Create(t.Context(), key)
+		w, err := l.store.Objects.Create(t.Context(), key, objects.Creation{})
 		require.NoError(t, err)
 		_, err = io.WriteString(w, "1\n2\n")
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/storetest"
@@ -89,7 +90,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 }
 
 func (l *lab) put(key string) {
-	w, err := l.store.Objects.Create(l.t.Context(), key)
+	w, err := l.store.Objects.Create(l.t.Context(), key, objects.Creation{})
 	require.NoError(l.t, err)
 	defer w.Abort()
 	_, err = w.Write([]byte("[]"))

@@ -169,7 +169,7 @@ type draft struct {
 }
 
 func (s shelf) draft(ctx context.Context, f *file) *draft {
-	return &draft{Writer: must(s.store.Objects.CreateAs(ctx, s.content(f.ID), objects.Creation{Reserved: true})), file: f, on: s}
+	return &draft{Writer: must(s.store.Objects.Create(ctx, s.content(f.ID), objects.Creation{Reserved: true})), file: f, on: s}
 }
 
 func (d *draft) row(row []byte) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
@@ -58,7 +59,7 @@ func TestRead_TableInABucket(t *testing.T) {
 	s, err := store.Open(t.Context(), server.URL(""))
 	require.NoError(t, err)
 	defer s.Close()
-	w, err := s.Objects.Create(t.Context(), "in/r.parquet")
+	w, err := s.Objects.Create(t.Context(), "in/r.parquet", objects.Creation{})
 	require.NoError(t, err)
 	_, err = w.Write([]byte(readAll(t, "r.parquet")))
 	require.NoError(t, err)

@@ -53,29 +53,19 @@ func (l *jsonLines) next() ([]byte, position, error) {
 		if err != nil {
 			return nil, begin, err
 		}
-		if item := bytes.Trim(line, " \t\r\n"); len(item) > 0 {
+		switch item := bytes.Trim(line, " \t\r\n"); {
+		case len(item) == 0:
+		case text.Valid(item):
 			return item, begin, nil
+		case utf8.Valid(item):
+			return nil, begin, l.invalid(item)
+		default:
+			return nil, begin, mistake(l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv")
 		}
 	}
 }
 
-type checkedLines struct{ jsonLines }
-
-func (l *checkedLines) next() ([]byte, position, error) {
-	item, at, err := l.jsonLines.next()
-	if err != nil {
-		return nil, at, err
-	}
-	switch {
-	case text.Valid(item):
-		return item, at, nil
-	case utf8.Valid(item):
-		return nil, at, l.invalid(item)
-	}
-	return nil, at, mistake(l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv")
-}
-
-func (l *checkedLines) invalid(item []byte) error {
+func (l *jsonLines) invalid(item []byte) error {
 	problem := fmt.Sprintf("not JSON: %v", json.Unmarshal(item, new(json.RawMessage)))
 	hint := "write one JSON value per line; text goes in double quotes"
 	line := string(item)
@@ -128,5 +118,5 @@ func openItems(r io.Reader, in Input) (from itemReader, packed bool, err error) 
 		from, err = newCSVRows(plain, in)
 		return from, packed, err
 	}
-	return &checkedLines{all}, packed, nil
+	return &all, packed, nil
 }

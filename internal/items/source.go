@@ -59,7 +59,7 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 	if err != nil {
 		return readBack(err)
 	}
-	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: info.Size(), Reserved: true})
+	w, err := s.in.Create(ctx, key, objects.Creation{Bytes: info.Size(), Reserved: true})
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Sources) writeIndex(
 	if src.Index, err = s.in.Key(src.Index); err != nil {
 		return contract.Source{}, err
 	}
-	index, err := s.in.Create(ctx, src.Index)
+	index, err := s.in.Create(ctx, src.Index, objects.Creation{})
 	if err != nil {
 		return contract.Source{}, err
 	}
@@ -177,7 +177,7 @@ const unpackedGrowth = 64
 // putLines writes the items beside the index, as the source.
 func (s *Sources) putLines(ctx context.Context, src contract.Source, from itemReader, index io.Writer) (contract.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
-	file, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
+	file, err := s.in.Create(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
 	if err != nil {
 		return src, err
 	}

@@ -88,10 +88,10 @@ func (r *RestWriter) Add(ctx context.Context, run contract.Span) error {
 
 func (r *RestWriter) spill(ctx context.Context) (err error) {
 	key := r.folder + "/work-" + rand.Text()
-	if r.file, err = r.s.in.Create(ctx, key+".jsonl"); err != nil {
+	if r.file, err = r.s.in.Create(ctx, key+".jsonl", objects.Creation{}); err != nil {
 		return err
 	}
-	if r.index, err = r.s.in.Create(ctx, key+".index"); err != nil {
+	if r.index, err = r.s.in.Create(ctx, key+".index", objects.Creation{}); err != nil {
 		return err
 	}
 	r.source = contract.Source{URL: r.s.in.Locate(key + ".jsonl"), Index: key + ".index"}

@@ -311,11 +311,7 @@ func (b *Bucket) Size(ctx context.Context, name string) (int64, error) {
 
 // Create starts an object. It replaces one that is there when the Writer is closed, and
 // then survives a crash of the machine. Every Writer needs Close or Abort.
-func (b *Bucket) Create(ctx context.Context, name string) (*Writer, error) {
-	return b.CreateAs(ctx, name, Creation{})
-}
-
-func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer, error) {
+func (b *Bucket) Create(ctx context.Context, name string, c Creation) (*Writer, error) {
 	key, err := b.Writable(name)
 	if c.Reserved {
 		key, err = b.Key(name)
@@ -331,7 +327,7 @@ func (b *Bucket) CreateAs(ctx context.Context, name string, c Creation) (*Writer
 }
 
 func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) error {
-	w, err := b.CreateAs(ctx, name, c)
+	w, err := b.Create(ctx, name, c)
 	if err != nil {
 		return err
 	}

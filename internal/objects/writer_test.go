@@ -54,7 +54,7 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18) // more than one piece of an S3 upload
 		for _, content := range [][]byte{nil, []byte("small"), large} {
 			key := fmt.Sprintf("a/b/%d", len(content))
-			w, err := s.Create(ctx, key)
+			w, err := s.Create(ctx, key, Creation{})
 			require.NoError(t, err)
 			_, err = w.Write(content)
 			require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 			require.ErrorIs(t, err, fs.ErrClosed)
 			require.ErrorIs(t, w.Close(), fs.ErrClosed)
 
-			again, err := s.Create(ctx, key)
+			again, err := s.Create(ctx, key, Creation{})
 			require.NoError(t, err)
 			_, err = again.Write([]byte("other"))
 			require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var canceled []*Writer
 			for _, key := range []string{"kept", fmt.Sprint("new", i)} {
-				aborted, err := s.Create(t.Context(), key)
+				aborted, err := s.Create(t.Context(), key, Creation{})
 				require.NoError(t, err)
 				_, err = aborted.Write(content)
 				require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 				aborted.Abort()
 				require.ErrorIs(t, aborted.Close(), fs.ErrClosed)
 
-				w, err := s.Create(ctx, key)
+				w, err := s.Create(ctx, key, Creation{})
 				require.NoError(t, err)
 				_, err = w.Write(content)
 				require.NoError(t, err)
@@ -159,7 +159,7 @@ func abandon(url string) {
 	if err != nil {
 		panic(err)
 	}
-	w, err := s.Create(context.Background(), "a/b")
+	w, err := s.Create(context.Background(), "a/b", Creation{})
 	if err != nil {
 		panic(err)
 	}
@@ -198,7 +198,7 @@ func replace(url string) {
 		panic(err)
 	}
 	for i := byte(0); ; i++ {
-		w, err := s.Create(context.Background(), "a/b")
+		w, err := s.Create(context.Background(), "a/b", Creation{})
 		if err != nil {
 			panic(err)
 		}
@@ -240,7 +240,7 @@ func full(url string) error {
 	if err != nil {
 		panic(err)
 	}
-	w, err := s.Create(context.Background(), "kept")
+	w, err := s.Create(context.Background(), "kept", Creation{})
 	if err != nil {
 		panic(err)
 	}

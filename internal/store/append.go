@@ -126,7 +126,7 @@ func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
 		sum = crc32.Update(sum, objects.Castagnoli, l.text)
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
-	w, err := a.f.in.CreateAs(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes})
+	w, err := a.f.in.Create(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes})
 	if err != nil {
 		return err
 	}

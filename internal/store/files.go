@@ -16,7 +16,7 @@ func (f *Folder) fileKey(index int64, name string) string {
 
 // KeepFile stores a file of an item, in place of one with the same name.
 func (f *Folder) KeepFile(ctx context.Context, index int64, name string, from io.Reader, bytes int64) error {
-	to, err := f.in.CreateAs(ctx, f.fileKey(index, name), objects.Creation{Bytes: bytes})
+	to, err := f.in.Create(ctx, f.fileKey(index, name), objects.Creation{Bytes: bytes})
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 	for _, p := range parts {
 		size += p.Bytes
 	}
-	file, err := f.in.CreateAs(ctx, output, objects.Creation{Bytes: size})
+	file, err := f.in.Create(ctx, output, objects.Creation{Bytes: size})
 	if err != nil {
 		return merged, err
 	}

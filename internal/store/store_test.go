@@ -36,7 +36,7 @@ func open(t testing.TB, url string) *Store {
 }
 
 func put(t testing.TB, s *Store, key, content string) {
-	w, err := s.Objects.CreateAs(t.Context(), key, objects.Creation{Reserved: true})
+	w, err := s.Objects.Create(t.Context(), key, objects.Creation{Reserved: true})
 	require.NoError(t, err)
 	_, err = io.WriteString(w, content)
 	require.NoError(t, err)
