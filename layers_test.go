@@ -40,7 +40,7 @@ internal/local                   . codec gpu internal/contract internal/fleet in
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/results internal/store internal/text workflows
 workers                          . activities gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template workers/config workflows
 internal/fleet                   . codec internal/contract internal/names
-internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
+internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot internal/wire workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot
 workers/config                   . gpu internal/contract internal/launch internal/names internal/sharing internal/strict internal/text

@@ -16,9 +16,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/notice"
-	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/wire"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -50,23 +50,23 @@ func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 // Confine adds the means of the pool to the options of a slot.
 func (e *Enforcer) Confine(o *slot.Options, pool string) {
 	o.Watch = e.watch
-	o.Capped = func(c session.Cap) { e.logCap(pool, c) }
+	o.Capped = func(task string, limit wire.Cap) { e.logCap(pool, task, limit) }
 }
 
-func (e *Enforcer) logCap(pool string, c session.Cap) {
+func (e *Enforcer) logCap(pool, task string, limit wire.Cap) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := [3]string{pool, c.Task, c.Framework + c.Error}
+	key := [3]string{pool, task, limit.Framework + limit.Error}
 	if e.capped[key] {
 		return
 	}
 	e.capped[key] = true
-	about := []zap.Field{zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework)}
-	if c.Error == "" {
+	about := []zap.Field{zap.String("pool", pool), zap.String("task", task), zap.String("framework", limit.Framework)}
+	if limit.Error == "" {
 		e.log.Info("the framework's own limit was tried and holds", about...)
 		return
 	}
-	e.notices.Warn(e.log, "a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(about, zap.String("why", c.Error))...)
+	e.notices.Warn(e.log, "a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(about, zap.String("why", limit.Error))...)
 }
 
 // Means keep the slots of a pool within their budget: strongest first, for people.

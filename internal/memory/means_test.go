@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/wire"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -78,8 +78,8 @@ func TestMeans_OnAGPU(t *testing.T) {
 	var o slot.Options
 	e.Confine(&o, "gpu")
 	for range 2 {
-		o.Capped(session.Cap{Task: "train", Framework: "torch"})
-		o.Capped(session.Cap{Task: "train", Framework: "jax", Error: "no limit"})
+		o.Capped("train", wire.Cap{Framework: "torch"})
+		o.Capped("train", wire.Cap{Framework: "jax", Error: "no limit"})
 	}
 	require.Equal(t, 1, seen.FilterMessage("the framework's own limit was tried and holds").Len())
 	loud = seen.FilterLevelExact(zap.WarnLevel).All()

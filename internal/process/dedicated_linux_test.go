@@ -28,7 +28,7 @@ func TestDedicate_OnlyThenTheProgramChanges(t *testing.T) {
 		require.NoError(t, unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&subreaper)), 0, 0, 0))
 		return [2]int{dumpable, int(subreaper)}
 	}
-	p, err := New(Options{Log: zap.NewNop()})
+	p, err := New(0, zap.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, p.Start(Command{Argv: []string{"true"}, Env: os.Environ()}))
 	p.Follow(func() {})

@@ -20,7 +20,6 @@ import (
 // Process is one operating-system process with all its descendants, until nothing of it
 // is left. Its methods are for one goroutine; Signal and Exited are for any.
 type Process struct {
-	o Options
 	// Program is the started program, PID its number and that of its group.
 	Program string
 	PID     int
@@ -33,19 +32,16 @@ type Process struct {
 	Lingers  func()
 
 	// mark is the limit on file locks that its descendants have.
-	mark    uint64
-	process *os.Process
-	killed  time.Time // when a wait for its end began
+	mark     uint64
+	exposure int
+	log      *zap.Logger
+	process  *os.Process
+	killed   time.Time // when a wait for its end began
 }
 
-type Options struct {
-	// Exposure is its handicap when memory runs out, in thousandths of the memory.
-	Exposure int
-	Log      *zap.Logger
-}
-
-// New prepares a process. Start or Adopt makes it real; Disown gives it up.
-func New(o Options) (*Process, error) {
+// New prepares a process. Start or Adopt makes it real; Disown gives it up. Exposure is its
+// handicap when memory runs out, in thousandths of the memory.
+func New(exposure int, log *zap.Logger) (*Process, error) {
 	if err := Sweep(); err != nil {
 		return nil, err
 	}
@@ -53,7 +49,7 @@ func New(o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
+	return &Process{exposure: exposure, log: log, mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
 }
 
 type Command struct {
@@ -88,8 +84,8 @@ func (p *Process) Start(run Command) error {
 }
 
 func (p *Process) expose() {
-	if err := expose(p.PID, p.o.Exposure); err != nil {
-		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String("why", err.Error()))
+	if err := expose(p.PID, p.exposure); err != nil {
+		p.log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String("why", err.Error()))
 	}
 }
 

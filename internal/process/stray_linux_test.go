@@ -63,7 +63,7 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 	t.Parallel()
 	needsMarks(t)
 	start := func() (p *Process, daemon int) {
-		p, err := New(Options{Log: zap.NewNop()})
+		p, err := New(0, zap.NewNop())
 		require.NoError(t, err)
 		r, w, err := os.Pipe()
 		require.NoError(t, err)

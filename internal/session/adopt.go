@@ -16,7 +16,7 @@ func Adopt(task launch.Task, o Options, fork func(output, wire *os.File) (pid in
 		return nil, err
 	}
 	defer closeAll(files)
-	if p.Process, err = process.New(p.options(process.TaskExposure)); err != nil {
+	if p.Process, err = process.New(process.TaskExposure, p.log()); err != nil {
 		p.disconnect()
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (p *Session) disconnect() {
 }
 
 func (p *Session) start(run process.Command, exposure int) error {
-	c, err := process.New(p.options(exposure))
+	c, err := process.New(exposure, p.log())
 	if err != nil {
 		return err
 	}
@@ -70,9 +70,7 @@ func (p *Session) follow() {
 	p.Process.Follow(p.Memory.Close)
 }
 
-func (p *Session) options(exposure int) process.Options {
-	return process.Options{Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
-}
+func (p *Session) log() *zap.Logger { return p.o.Log.With(zap.String("slot", p.o.Name)) }
 
 // listen reads messages until the wire ends. Those of a dead process still count: they
 // are results. The slot drains Heard, so it never blocks for long.
@@ -143,17 +141,10 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	}
 }
 
-// Cap reports whether a framework's own limit works, when it first uses the device.
-type Cap struct {
-	Task, Framework string
-	// Error says why the limit does not hold. Empty: it was tried and holds.
-	Error string
-}
-
-// Capped takes in a framework's limit.
-func (p *Session) Capped(m wire.Cap) {
+// Capped takes in whether a framework's own limit works, when it first uses the device.
+func (p *Session) Capped(limit wire.Cap) {
 	if p.o.Capped != nil {
-		p.o.Capped(Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error})
+		p.o.Capped(p.Task.Name, limit)
 	}
 }
 

@@ -38,7 +38,7 @@ type Options struct {
 	// Watch follows the memory of processes and ends those over their budget. Default: none.
 	Watch Watch
 	// Capped receives what frameworks' own limits came to. It may be nil.
-	Capped func(Cap)
+	Capped func(task string, limit wire.Cap)
 	// MPS: processes share an MPS server with other slots.
 	MPS bool
 	// Grace is the time between TERM and KILL. Default 5 s.

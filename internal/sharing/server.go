@@ -91,7 +91,7 @@ func (s *server) start(ctx context.Context) error {
 	if err := os.MkdirAll(s.daemon.Pipe, 0o700); err != nil {
 		return fmt.Errorf("make a folder for an MPS daemon: %w", err)
 	}
-	p, err := process.New(process.Options{Log: s.log})
+	p, err := process.New(0, s.log)
 	if err != nil {
 		return fmt.Errorf("start an MPS daemon: %w", err)
 	}
