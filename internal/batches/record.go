@@ -1,6 +1,7 @@
 package batches
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -146,7 +147,7 @@ func (s shelf) find(ctx context.Context, prefix, id string, into any) {
 }
 
 func (s shelf) write(ctx context.Context, id string, record any) {
-	check(s.store.Objects.Put(ctx, s.key(id), must(json.Marshal(record)), objects.Creation{Reserved: true}))
+	check(s.store.Objects.Put(ctx, s.key(id), bytes.NewReader(must(json.Marshal(record))), objects.Creation{Reserved: true}))
 }
 
 // change changes a batch as the store has it by now.

@@ -240,7 +240,7 @@ func tryStore(ctx context.Context, url, id string) error {
 	}
 	defer st.Close()
 	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
-	if err := st.Objects.Put(ctx, key, []byte("gpumux doctor\n"), objects.Creation{}); err != nil {
+	if err := st.Objects.Put(ctx, key, strings.NewReader("gpumux doctor\n"), objects.Creation{}); err != nil {
 		return err
 	}
 	return st.Objects.Delete(ctx, key)

@@ -153,7 +153,7 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 		"data/2023/a b.csv": "x\n0\n", "data/2024/c.csv": "x\n1\n", "data/_SUCCESS": "", "data/2024/.d.csv": "x\n9\n",
 		"data/2024/_c.csv": "x\n9\n", "mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
 	} {
-		require.NoError(t, b.Put(t.Context(), key, []byte(text), objects.Creation{}))
+		require.NoError(t, b.Put(t.Context(), key, strings.NewReader(text), objects.Creation{}))
 	}
 	query := "?region=eu-west-1&endpoint=" + server.Endpoint
 	for in, want := range map[string][]string{

@@ -59,15 +59,7 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 	if err != nil {
 		return readBack(err)
 	}
-	w, err := s.in.Create(ctx, key, objects.Creation{Bytes: info.Size(), Reserved: true})
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if _, err := io.Copy(w, f); err != nil {
-		return err
-	}
-	return w.Close()
+	return s.in.Put(ctx, key, f, objects.Creation{Bytes: info.Size(), Reserved: true})
 }
 
 // Find is the source that a name means, with its index at indexKey. One that Put has put
@@ -213,10 +205,6 @@ func (s *Sources) blame(ctx context.Context, name string, err error) error {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if exists, _ := s.in.Exists(ctx, names.Identity); exists { // else the whole store is away
-			if key, err := s.in.Key(name); err == nil && strings.HasPrefix(key, names.Sources+"/") && strings.HasSuffix(key, ".index") {
-				return s.damaged(strings.TrimSuffix(key, ".index")+".jsonl",
-					fmt.Sprintf("its index %s is gone, as after somebody found it damaged", s.in.Locate(key)))
-			}
 			return s.damaged(name, "it is gone")
 		}
 	}

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,12 +39,12 @@ func open(t testing.TB, url string) *store {
 // identify makes the store one that was used before.
 func identify(t testing.TB, s *store) {
 	t.Helper()
-	require.NoError(t, s.Objects.Put(t.Context(), names.Identity, []byte("{}"), objects.Creation{Reserved: true}))
+	require.NoError(t, s.Objects.Put(t.Context(), names.Identity, strings.NewReader("{}"), objects.Creation{Reserved: true}))
 }
 
 func put(t testing.TB, s *store, key, content string) {
 	t.Helper()
-	require.NoError(t, s.Objects.Put(t.Context(), key, []byte(content), objects.Creation{Reserved: true}))
+	require.NoError(t, s.Objects.Put(t.Context(), key, strings.NewReader(content), objects.Creation{Reserved: true}))
 }
 
 func get(t testing.TB, s *store, name string) string {

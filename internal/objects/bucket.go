@@ -181,29 +181,26 @@ func (e *NameError) Error() string { return e.Problem }
 // Key is the key that a name means. A name without a scheme is a key itself. A URL must
 // lie inside the bucket, so that a map's input never reaches other files. The error is a
 // *NameError.
-func (b *Bucket) Key(name string) (string, error) {
-	key, err := b.parse(name)
-	if err == nil {
-		err = names.Key(key)
-	}
-	if err != nil {
-		return key, &NameError{err.Error()}
-	}
-	return key, nil
-}
+func (b *Bucket) Key(name string) (string, error) { return b.allowed(name, names.Key) }
 
 // Writable is the key of a name that a caller may write to. The error is a *NameError.
-func (b *Bucket) Writable(name string) (string, error) { return b.allowed(name, names.Writable) }
+func (b *Bucket) Writable(name string) (string, error) {
+	return b.allowed(name, names.Key, names.Writable)
+}
 
 // Output is the key of a results file that a caller names. The error is a *NameError.
-func (b *Bucket) Output(name string) (string, error) { return b.allowed(name, names.Output) }
+func (b *Bucket) Output(name string) (string, error) {
+	return b.allowed(name, names.Key, names.Output)
+}
 
-func (b *Bucket) allowed(name string, check func(key string) error) (string, error) {
-	key, err := b.Key(name)
-	if err != nil {
-		return key, err
+func (b *Bucket) allowed(name string, checks ...func(key string) error) (string, error) {
+	key, err := b.parse(name)
+	for _, check := range checks {
+		if err == nil {
+			err = check(key)
+		}
 	}
-	if err := check(key); err != nil {
+	if err != nil {
 		return key, &NameError{err.Error()}
 	}
 	return key, nil
@@ -326,13 +323,14 @@ func (b *Bucket) Create(ctx context.Context, name string, c Creation) (*Writer, 
 	return w, nil
 }
 
-func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) error {
+// Put writes a whole object; see Create.
+func (b *Bucket) Put(ctx context.Context, name string, from io.Reader, c Creation) error {
 	w, err := b.Create(ctx, name, c)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	if _, err := w.Write(text); err != nil {
+	if _, err := io.Copy(w, from); err != nil {
 		return err
 	}
 	return w.Close()
@@ -345,7 +343,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 		return found, err
 	}
 	for _, c.exclusive = range []bool{true, false} {
-		err = b.Put(ctx, name, text, c)
+		err = b.Put(ctx, name, bytes.NewReader(text), c)
 		var refusal interface{ ErrorCode() string }
 		// If the server cannot refuse to overwrite, a writer in the same moment may be lost.
 		if !errors.As(err, &refusal) || refusal.ErrorCode() != "NotImplemented" {

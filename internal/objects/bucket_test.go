@@ -41,7 +41,7 @@ func open(t testing.TB, url string) *Bucket {
 
 func put(t testing.TB, b *Bucket, key, content string) {
 	t.Helper()
-	require.NoError(t, b.Put(t.Context(), key, []byte(content), Creation{Reserved: true}))
+	require.NoError(t, b.Put(t.Context(), key, strings.NewReader(content), Creation{Reserved: true}))
 }
 
 func get(t testing.TB, b *Bucket, name string) string {

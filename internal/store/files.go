@@ -16,15 +16,7 @@ func (f *Folder) fileKey(index int64, name string) string {
 
 // KeepFile stores a file of an item, in place of one with the same name.
 func (f *Folder) KeepFile(ctx context.Context, index int64, name string, from io.Reader, bytes int64) error {
-	to, err := f.in.Create(ctx, f.fileKey(index, name), objects.Creation{Bytes: bytes})
-	if err != nil {
-		return err
-	}
-	defer to.Abort()
-	if _, err := io.Copy(to, from); err != nil {
-		return err
-	}
-	return to.Close()
+	return f.in.Put(ctx, f.fileKey(index, name), from, objects.Creation{Bytes: bytes})
 }
 
 func (f *Folder) OpenFile(ctx context.Context, index int64, name string) (io.ReadCloser, error) {

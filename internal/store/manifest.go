@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -59,7 +60,7 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 	if m.Kept || m.Owner != owner && takesOver(owner, m.Owner) {
 		m.Owner, m.Kept = owner, false
 		text, _ := json.Marshal(m)
-		if err := f.in.Put(ctx, f.manifestKey(), text, objects.Creation{}); err != nil {
+		if err := f.in.Put(ctx, f.manifestKey(), bytes.NewReader(text), objects.Creation{}); err != nil {
 			return claim, err
 		}
 	}
@@ -116,7 +117,7 @@ func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 	}
 	m.ID, m.Kept = rand.Text(), true
 	text, _ := json.Marshal(m)
-	return f.in.Put(ctx, to.manifestKey(), text, objects.Creation{})
+	return f.in.Put(ctx, to.manifestKey(), bytes.NewReader(text), objects.Creation{})
 }
 
 func describe(o contract.Owner) string {

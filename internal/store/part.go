@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,10 +89,7 @@ type part struct {
 
 // compare orders parts by where they begin, then by name.
 func (p part) compare(q part) int {
-	if p.First != q.First {
-		return int(min(1, max(-1, p.First-q.First)))
-	}
-	return strings.Compare(p.String(), q.String())
+	return cmp.Or(cmp.Compare(p.First, q.First), strings.Compare(p.String(), q.String()))
 }
 
 // partError says that a part's contents have changed since it was written.

@@ -34,7 +34,7 @@ func (f *Folder) writeCatalog(ctx context.Context, parts []part) error {
 		all[i] = catalogPart{p.writer, p.number, p.First, p.Last}
 	}
 	text, _ := json.Marshal(all) // it always encodes
-	return f.in.Put(ctx, f.catalogKey(), text, objects.Creation{})
+	return f.in.Put(ctx, f.catalogKey(), bytes.NewReader(text), objects.Creation{})
 }
 
 // Values calls take with the results of items of a stage, in any order; each is take's to

@@ -40,7 +40,8 @@ type template struct {
 
 	mu      sync.Mutex // one request at a time
 	channel *net.UnixConn
-	used    chan struct{}
+	// idle ends a template that nobody uses; set before ready closes.
+	idle *time.Timer
 }
 
 func newTemplate(all *Set, task launch.Task, o session.Options, edition string) *template {
@@ -48,7 +49,7 @@ func newTemplate(all *Set, task launch.Task, o session.Options, edition string) 
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
 		all: all, task: task, o: o, edition: edition,
-		ctx: ctx, stop: stop, ready: make(chan struct{}), used: make(chan struct{}, 1),
+		ctx: ctx, stop: stop, ready: make(chan struct{}),
 	}
 }
 
@@ -64,22 +65,17 @@ func (t *template) live() {
 			p.Kill()
 		}
 	}()
-	if fit {
-		t.process, t.channel = p, channel
+	if !fit {
+		close(t.ready)
+		return
 	}
+	t.process, t.channel, t.idle = p, channel, time.AfterFunc(idleLimit, t.stop)
 	close(t.ready)
-	for fit {
-		select {
-		case <-t.used:
-		case <-time.After(idleLimit):
-			return
-		case <-p.Process.Exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID),
-				zap.String("why", p.Process.Status.String()))
-			return
-		case <-t.ctx.Done():
-			return
-		}
+	select {
+	case <-p.Process.Exited:
+		t.all.log.Warn("a template ended; the next fresh item starts another", zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID),
+			zap.String("why", p.Process.Status.String()))
+	case <-t.ctx.Done():
 	}
 }
 
@@ -140,10 +136,7 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	if t.stopping() {
 		return nil, errors.New("the template stops")
 	}
-	select {
-	case t.used <- struct{}{}:
-	default:
-	}
+	t.idle.Reset(idleLimit)
 	return session.Adopt(task, o, t.request)
 }
 
