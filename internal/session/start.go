@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -152,4 +154,54 @@ func closeAll(files []*os.File) {
 	for _, file := range files {
 		file.Close()
 	}
+}
+
+// Adopt is Start for a process of one item that fork makes. fork gets the file for
+// output and the process's end of the wire, which it closes.
+func Adopt(task launch.Task, o Options, fork func(output, wire *os.File) (pid int, err error)) (*Session, error) {
+	o.Single = true
+	p, files, err := connected(task, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	if p.Process, err = process.New(process.TaskExposure, p.log()); err != nil {
+		p.disconnect()
+		return nil, err
+	}
+	pid, err := fork(p.Process.Out.File, files[0])
+	if err == nil {
+		err = p.Process.Adopt(pid)
+	}
+	if err != nil {
+		p.disconnect()
+		p.Process.Disown()
+		return nil, err
+	}
+	p.follow()
+	go p.listen()
+	return p, nil
+}
+
+// turns are the starts of task processes that are under way, over all slots: an import of
+// a large framework keeps two processors busy, and many at once thrash.
+type turns chan struct{}
+
+var starting = make(turns, max(2, runtime.GOMAXPROCS(0)/2))
+
+// turnLimit is how long a start holds up others. One that takes longer mostly waits for a
+// disk or a network.
+const turnLimit = 20 * time.Second
+
+// take waits until another process may start. Call end when it has started. An error is
+// why ctx ended.
+func (t turns) take(ctx context.Context) (end func(), err error) {
+	select {
+	case t <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	free := sync.OnceFunc(func() { <-t })
+	timer := time.AfterFunc(turnLimit, free)
+	return func() { timer.Stop(); free() }, nil
 }
