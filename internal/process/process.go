@@ -39,8 +39,8 @@ type Process struct {
 	killed   time.Time // when a wait for its end began
 }
 
-// New prepares a process. Start or Adopt makes it real; Disown gives it up. Exposure is its
-// handicap when memory runs out, in thousandths of the memory.
+// New prepares a process. Start or Adopt makes it real; Disown gives it up. Exposure is
+// its handicap when memory runs out, in thousandths of the memory.
 func New(exposure int, log *zap.Logger) (*Process, error) {
 	if err := Sweep(); err != nil {
 		return nil, err
