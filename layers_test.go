@@ -45,7 +45,7 @@ internal/health                  . gpu internal/calls internal/diagnosis interna
 internal/pool                    . internal/launch internal/slot
 workers/config                   . gpu internal/contract internal/launch internal/names internal/sharing internal/strict internal/text
 internal/sharing                 . gpu internal/mps internal/process
-internal/test/gputest            internal/calls internal/launch internal/mps internal/slot internal/test/rig
+internal/test/gputest            . internal/calls internal/launch internal/mps internal/slot internal/test/rig
 internal/slot                    . internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/template                internal/diagnosis internal/launch internal/notice internal/process internal/session
 internal/session                 . internal/diagnosis internal/launch internal/notice internal/process internal/wire

@@ -24,6 +24,8 @@ type Summary struct {
 	Chunks  int64    `json:"chunks"`
 	// Peak is the memory that the items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
+	// GPU is what GPUs did for them.
+	GPU *GPUUse `json:"gpu,omitempty"`
 	// PassedOver are pools of the ladder that had no worker with a healthy device for a
 	// time.
 	PassedOver []string `json:"passedOver,omitempty"`
@@ -66,6 +68,9 @@ type Progress struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
+	// Busy is the time that slots spent on finished chunks, GPU what GPUs did for them.
+	Busy Duration `json:"busy,omitempty"`
+	GPU  *GPUUse  `json:"gpu,omitempty"`
 	// Stages are those of a map that has some. Succeeded then counts the items that have
 	// gone through all, Failed those that failed in any.
 	Stages []StageProgress `json:"stages,omitempty"`
@@ -90,6 +95,7 @@ type StageProgress struct {
 	// Busy is the time that slots spent on its items, summed.
 	Busy Duration `json:"busy"`
 	Peak *Peaks   `json:"peak,omitempty"`
+	GPU  *GPUUse  `json:"gpu,omitempty"`
 }
 
 // Rate is how many items a second the stage can do with its slots, or 0 while unknown.

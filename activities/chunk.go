@@ -283,6 +283,8 @@ func (a *attempt) arraysAt(index int64) []byte {
 	return a.arrays[at]
 }
 
+func (s *stretch) Used(use *gpumux.GPUUse) { s.ledger.used(use) }
+
 func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
 
 func (s *stretch) Done(done calls.Done) {

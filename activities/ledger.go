@@ -47,6 +47,7 @@ type ledger struct {
 	// guessed: the chunk is handed back to be cut anew.
 	guessed bool
 	peaks   gpumux.Peaks
+	use     gpumux.GPUUse
 	result  contract.ChunkResult
 }
 
@@ -254,6 +255,12 @@ func (l *ledger) add(done calls.Done) (r gpumux.Result, later, ended bool) {
 	return r, false, l.tooMany
 }
 
+func (l *ledger) used(use *gpumux.GPUUse) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.use.Add(use)
+}
+
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	if l.put == nil && len(r.Value) > largestResult {
 		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
@@ -353,7 +360,7 @@ func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.result
-	out.Peak, out.Edition = l.peaks.Known(), l.memo.edition(l.chunk)
+	out.Peak, out.GPU, out.Edition = l.peaks.Known(), l.use.Known(), l.memo.edition(l.chunk)
 	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
 	out.Results = slices.SortedFunc(slices.Values(l.results), func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
 	out.Covered = int64(len(l.board.done))

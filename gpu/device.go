@@ -143,6 +143,19 @@ type Status struct {
 	Processes []Process `json:"processes"`
 }
 
+// Load is what a GPU does now.
+type Load struct {
+	// Computing is the share of the driver's last sample, a second or less, in which a kernel
+	// ran; 0 to 1.
+	Computing float64
+	// Power is in watts; -1 when unknown.
+	Power float64
+	// Energy is in joules since the driver was loaded; 0 when it does not tell.
+	Energy float64
+	// Slowed: its clocks are lowered for heat, or because power fails.
+	Slowed bool
+}
+
 // Largest names the largest processes in parentheses; it is empty where there are none.
 func Largest(all []Process) string {
 	all = slices.SortedFunc(slices.Values(all), func(a, b Process) int { return cmp.Compare(b.Memory, a.Memory) })

@@ -27,6 +27,7 @@ type Options struct {
 type driver interface {
 	devices(ctx context.Context) (found []Device, problems []error, err error)
 	status(uuid string) (Status, error)
+	load(uuid string) (Load, error)
 	processes(uuid string) ([]Process, error)
 	close() error
 }
@@ -166,6 +167,19 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 		return s, nil
 	}
 	return inv.driver.status(uuid)
+}
+
+// Load is what a GPU does now. The error wraps errors.ErrUnsupported for the CPU, for MIG
+// instances, of which the driver does not tell, and without a driver.
+func (inv *Inventory) Load(uuid string) (Load, error) {
+	d, err := inv.device(uuid)
+	if err != nil {
+		return Load{}, err
+	}
+	if d.Kind != KindGPU || inv.driver == nil {
+		return Load{}, fmt.Errorf("gpu: load of %s: %w", uuid, errors.ErrUnsupported)
+	}
+	return inv.driver.load(uuid)
 }
 
 // ProcessMemory is the bytes that each process holds on a GPU, 0 where the driver does

@@ -4,11 +4,13 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +30,7 @@ func openMachine(t *testing.T, s gputest.State) (*gputest.Machine, *Inventory) {
 }
 
 func TestLibrary_DevicesAndStatus(t *testing.T) {
-	_, inv := openMachine(t, gputest.State{CUDA: 13010, GPUs: []gputest.GPU{
+	m, inv := openMachine(t, gputest.State{CUDA: 13010, GPUs: []gputest.GPU{
 		{Name: "NVIDIA H200", Total: 139 * gib, Free: 100 * gib, Utilization: 12, Temperature: 40, Milliwatts: 75500},
 		{Instances: []gputest.Instance{
 			{Number: 0},
@@ -57,6 +59,25 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	st, err = inv.Status(all[3].UUID)
 	require.NoError(t, err)
 	require.Equal(t, -1, st.Utilization, "an instance has no load of its own")
+	before, err := inv.Load(all[0].UUID)
+	require.NoError(t, err)
+	require.Equal(t, []any{0.12, 75.5, false}, []any{before.Computing, before.Power, before.Slowed})
+	require.Eventually(t, func() bool { // 75.5 W
+		load, err := inv.Load(all[0].UUID)
+		return err == nil && load.Energy >= before.Energy+1
+	}, time.Minute, time.Millisecond)
+	m.Update(func(s *gputest.State) { s.GPUs[0].Throttle = 0x4 })
+	load, err := inv.Load(all[0].UUID)
+	require.NoError(t, err)
+	require.False(t, load.Slowed, "at its power limit, as busy GPUs are")
+	m.Update(func(s *gputest.State) { s.GPUs[0].Throttle = 0x44 })
+	load, err = inv.Load(all[0].UUID)
+	require.NoError(t, err)
+	require.True(t, load.Slowed)
+	for _, uuid := range []string{CPU, all[3].UUID} {
+		_, err = inv.Load(uuid)
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	}
 	require.Equal(t, []Process{{PID: 7, Type: "compute", Memory: gib}}, st.Processes)
 }
 

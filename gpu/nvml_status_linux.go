@@ -66,9 +66,7 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 	if t, ret := h.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
 		s.Temperature = int(t)
 	}
-	if mw, ret := h.GetPowerUsage(); ret == nvml.SUCCESS {
-		s.Power = float64(mw) / 1000
-	}
+	s.Power = powerOf(h)
 	if m, ret := h.GetComputeMode(); ret == nvml.SUCCESS {
 		s.ComputeMode = computeModes[m]
 	}
@@ -80,6 +78,40 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 		s.Processes[i].Name, _ = d.lib.SystemGetProcessName(p.PID)
 	}
 	return s, nil
+}
+
+func (d *nvmlDriver) load(uuid string) (Load, error) {
+	l, err := inquire(d, uuid, loadOf)
+	if err != nil {
+		return Load{}, fmt.Errorf("gpu: load of %s: %w", uuid, err)
+	}
+	return l, nil
+}
+
+func powerOf(h nvml.Device) float64 {
+	if mw, ret := h.GetPowerUsage(); ret == nvml.SUCCESS {
+		return float64(mw) / 1000
+	}
+	return -1
+}
+
+const slowed = nvml.ClocksThrottleReasonHwSlowdown | nvml.ClocksThrottleReasonSwThermalSlowdown |
+	nvml.ClocksThrottleReasonHwThermalSlowdown | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown
+
+func loadOf(h nvml.Device) (Load, error) {
+	u, ret := h.GetUtilizationRates()
+	if ret != nvml.SUCCESS {
+		return Load{}, failed(ret)
+	}
+	l := Load{Computing: float64(u.Gpu) / 100, Power: powerOf(h)}
+	if mj, ret := h.GetTotalEnergyConsumption(); ret == nvml.SUCCESS { // from Volta on
+		l.Energy = float64(mj) / 1000
+	}
+	// Its successor of the same meaning begins with driver 535.
+	if reasons, ret := h.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
+		l.Slowed = reasons&slowed != 0
+	}
+	return l, nil
 }
 
 var computeModes = map[nvml.ComputeMode]string{

@@ -25,6 +25,7 @@ func (w *Worker) Describe() contract.WorkerInfo {
 		}
 		if i < len(w.pools) {
 			info.Busy, info.Seats, info.Cordoned = w.pools[i].Load().Busy, seats(w.pools[i]), w.pools[i].Cordons()
+			info.Computing = w.meter.History(p.Groups)
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)

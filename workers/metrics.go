@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -124,15 +125,14 @@ func (m *metrics) Fault(pool string, kind gpumux.FaultKind) {
 func (m *metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
 
 // Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
-// can work, under /startz whether it has started, and under /livez that it runs. Status
-// is the driver's word about a device.
-func (m *metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
+// can work, under /startz whether it has started, and under /livez that it runs.
+func (m *metrics) Serve(address string, devices []gpu.Device, inventory driver) (url string, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
 	}
 	url = "http://" + listener.Addr().String() + "/metrics"
-	m.registry.MustRegister(m.faults, m.cordons, m.items, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.faults, m.cordons, m.items, m.backlog, m.work, m.store, &slotGauges{m, devices, inventory}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -181,7 +181,13 @@ func (m *metrics) Stop(ctx context.Context) error {
 type slotGauges struct {
 	*metrics
 	devices []gpu.Device
-	status  func(uuid string) (gpu.Status, error)
+	driver
+}
+
+// driver is what a gpu.Inventory says of a device.
+type driver interface {
+	Status(uuid string) (gpu.Status, error)
+	Load(uuid string) (gpu.Load, error)
 }
 
 var (
@@ -195,7 +201,11 @@ var (
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
-	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
+	// What NVIDIA's exporter of DCGM shows as well has its names, units and labels.
+	descUtil   = prometheus.NewDesc("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", []string{"gpu", "UUID", "modelName"}, nil)
+	descPower  = prometheus.NewDesc("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", []string{"gpu", "UUID", "modelName"}, nil)
+	descEnergy = prometheus.NewDesc("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", []string{"gpu", "UUID", "modelName"}, nil)
+	descTotal  = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
 
 // Describe implements prometheus.Collector: nothing is checked in advance.
@@ -214,9 +224,19 @@ func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 		value(descOpen, prometheus.GaugeValue, float64(p.Load().Slots), p.Name)
 	}
 	for _, d := range g.devices {
-		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
+		status, err := g.Status(d.UUID)
+		if err != nil {
+			continue
+		}
+		if status.Memory.Total > 0 {
 			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)
 			value(descTotal, prometheus.GaugeValue, float64(status.Memory.Total), d.UUID, d.Name)
+		}
+		if load, err := g.Load(d.UUID); err == nil {
+			labels := []string{strconv.Itoa(d.Index), d.UUID, d.Name}
+			value(descUtil, prometheus.GaugeValue, 100*load.Computing, labels...)
+			value(descPower, prometheus.GaugeValue, load.Power, labels...)
+			value(descEnergy, prometheus.CounterValue, 1000*load.Energy, labels...)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // serving serves the metrics and returns where.
-func serving(t *testing.T, m *metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
+func serving(t *testing.T, m *metrics, devices []gpu.Device, inventory driver) string {
 	t.Helper()
-	url, err := m.Serve("127.0.0.1:0", devices, status)
+	url, err := m.Serve("127.0.0.1:0", devices, inventory)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	return url

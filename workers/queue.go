@@ -121,7 +121,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 	o.Tuner = newTuner(s)
 	run := &runner{
 		pool: pl, tasks: w.tasks, life: w.life, halt: w.halt, args: &w.args, sizing: size,
-		metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
+		metrics: w.metrics, meter: w.meter, price: p.Price, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 		examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
 		crowd:   func(group string) (string, bool) { return guard.Crowd(pl, group) },
 	}

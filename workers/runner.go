@@ -31,6 +31,8 @@ type runner struct {
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing  *sizing
 	metrics *metrics
+	meter   *meter
+	price   float64 // an hour of a GPU
 	// share is the pool's part of a group.
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
@@ -65,7 +67,8 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	if err := share.Await(ctx); err != nil {
 		return err
 	}
-	began := time.Now()
+	began, metering := time.Now(), r.meter.Begin(h.Devices)
+	defer func() { work.Used(metering.End(r.price)) }()
 	if err := checkContact(held); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ def tell(x):
 
 // What real slots did, and what the driver says, as a scrape finds it.
 func TestMetrics_OfSlotsAndDevices(t *testing.T) {
-	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 50 << 30}}})
+	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 50 << 30, Utilization: 25, Milliwatts: 71500}}})
 	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
@@ -80,7 +80,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		ended <- second.Run(t.Context(), launch.Task{Name: "tell", Python: "tell.py:tell", Dir: dir}, slot.Call{Work: &gputest.Work{From: gputest.Values(1)}})
 	}()
 	require.Eventually(t, func() bool { r := second.Stats().Running; return r != nil && r.Progress != "" }, time.Minute, time.Millisecond)
-	url := serving(t, m, inventory.Devices(), inventory.Status)
+	url := serving(t, m, inventory.Devices(), inventory)
 	scrape := func() string {
 		code, text := answered(t, url)
 		require.Equal(t, http.StatusOK, code, "%s", text)
@@ -109,9 +109,12 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_item_seconds_bucket{pool="` + p.Name + `",le="3600"} 2`,
 		`gpumux_item_seconds_count{pool="` + p.Name + `"} 3`,
 		`gpumux_device_free_bytes{device="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA Test GPU"} 5.36870912e+10`,
+		`DCGM_FI_DEV_GPU_UTIL{UUID="GPU-00000000-0000-0000-0000-000000000000",gpu="0",modelName="NVIDIA Test GPU"} 25`,
+		`DCGM_FI_DEV_POWER_USAGE{UUID="GPU-00000000-0000-0000-0000-000000000000",gpu="0",modelName="NVIDIA Test GPU"} 71.5`,
 	} {
 		require.Contains(t, text, line+"\n")
 	}
+	require.Contains(t, text, `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID="GPU-`)
 	require.Contains(t, text, `gpumux_progress{name="_n",pool="tell",slot="tell/0"} 0.5`+"\n")
 	require.Contains(t, text, `gpumux_progress{name="vllm:num_requests_running",pool="tell",slot="tell/0"} 3`+"\n")
 	require.Equal(t, 12, strings.Count(text, "gpumux_progress{"), "the numbers of the first 16 fields")

@@ -97,6 +97,7 @@ type Worker struct {
 	home      string // HOME of tasks
 	rRuntime  string // main.R
 	metrics   *metrics
+	meter     *meter
 	store     *store.Store
 	recorders *record.Recorders
 	ledger    *pool.Ledger
@@ -183,6 +184,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.metrics = newMetrics(w.log, w.o.Version, w.starts, w.health)
+	w.meter = &meter{life: w.halt, load: w.inventory.Load, devices: map[string]*metered{}}
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -330,7 +332,7 @@ func (w *Worker) serveMetrics() error {
 	if err != nil {
 		return err
 	}
-	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory.Status)
+	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory)
 	return err
 }
 

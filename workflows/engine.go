@@ -219,6 +219,7 @@ func (e *engine) summary() gpumux.Summary {
 		all.absorb(s.carry())
 	}
 	out.Failed, out.Faults, out.Busy, out.Chunks, out.Peak = all.Failed, all.Faults, gpumux.Duration(all.busy), all.chunks, all.peaks.Known()
+	out.GPU = all.use.Known()
 	if len(e.stages) > 1 {
 		for _, s := range e.stages {
 			out.Stages = append(out.Stages, s.progress(s.status(time.Time{})))

@@ -53,6 +53,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Chunk: int(e.last().sizer.Largest), ItemTime: gpumux.Duration(e.last().sizer.PerItem),
 	}
 	var peaks gpumux.Peaks
+	var use gpumux.GPUUse
 	var counts contract.Counts
 	left := map[string]int64{}
 	asking := false
@@ -62,6 +63,8 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		p.Succeeded = t.Succeeded
 		p.InFlight, p.Window, p.Chunks, p.Waiting = p.InFlight+t.InFlight, p.Window+s.sizer.Whole(), p.Chunks+t.Chunks, p.Waiting+t.Raised
 		peaks.Merge(s.tally.peaks.Known())
+		use.Add(s.tally.use.Known())
+		p.Busy += gpumux.Duration(s.tally.busy)
 		for rung, n := range t.Left {
 			left[s.ladder.rungs[rung].name] += n
 		}
@@ -71,7 +74,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 			p.Stages = append(p.Stages, s.progress(t))
 		}
 	}
-	p.Failed, p.Faults, p.Peak = counts.Failed, counts.Faults, peaks.Known()
+	p.Failed, p.Faults, p.Peak, p.GPU = counts.Failed, counts.Faults, peaks.Known(), use.Known()
 	for _, pool := range m.in.Pools() {
 		if left[pool] > 0 {
 			p.Backlog = append(p.Backlog, gpumux.RungBacklog{Rung: pool, Items: left[pool]})

@@ -128,7 +128,7 @@ func (s *segments) start(ctx workflow.Context) {
 			begins = pieces[0]
 		}
 		c := &carry.Stages[at]
-		c.Todo, c.Counts, c.Chunks, c.Ran, c.Busy, c.Peak, c.Beyond = pieces, contract.Counts{}, 0, 0, 0, nil, stage.todo.Items()
+		c.Todo, c.Counts, c.Chunks, c.Ran, c.Busy, c.Peak, c.GPU, c.Beyond = pieces, contract.Counts{}, 0, 0, 0, nil, nil, stage.todo.Items()
 		r.last.Stages[at] = stageStatus{Waiting: pieces.Items(), Left: newLadder(stage.in, nil).left(pieces)}
 	}
 	if abreast > minAbreast {

@@ -175,7 +175,7 @@ func (s *stage) itemWeight() int64 { return s.weight / max(1, s.values) }
 
 func (s *stage) carry() contract.StageCarry {
 	return contract.StageCarry{
-		Todo: s.todo, Counts: s.tally.Counts, Chunks: s.tally.chunks, Ran: s.tally.ran, Busy: gpumux.Duration(s.tally.busy), Peak: s.tally.peaks.Known(),
+		Todo: s.todo, Counts: s.tally.Counts, Chunks: s.tally.chunks, Ran: s.tally.ran, Busy: gpumux.Duration(s.tally.busy), Peak: s.tally.peaks.Known(), GPU: s.tally.use.Known(),
 		Pace: s.sizer.Carry(), Slots: s.sizer.Slots, Passed: s.ladder.carry(), Values: s.values, Weight: s.weight,
 	}
 }
@@ -237,5 +237,6 @@ func (s *stage) progress(t stageStatus) gpumux.StageProgress {
 	return gpumux.StageProgress{
 		Task: s.in.Task, Ladder: s.in.Rungs(), Succeeded: t.Succeeded, Failed: t.Failed, Running: t.Running, Waiting: t.Waiting, InFlight: t.InFlight,
 		Chunks: t.Chunks, Slots: s.sizer.seen, ItemTime: gpumux.Duration(s.tally.busy) / gpumux.Duration(max(1, s.tally.ran)), Busy: gpumux.Duration(s.tally.busy), Peak: s.tally.peaks.Known(),
+		GPU: s.tally.use.Known(),
 	}
 }

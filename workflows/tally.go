@@ -20,6 +20,7 @@ type tally struct {
 	ran    int64
 	busy   time.Duration
 	peaks  gpumux.Peaks
+	use    gpumux.GPUUse
 	chunks int64
 }
 
@@ -29,6 +30,7 @@ func (t *tally) add(r contract.ChunkResult) {
 	t.ran += r.Ran
 	t.busy += time.Duration(r.Busy)
 	t.peaks.Merge(r.Peak)
+	t.use.Add(r.GPU)
 }
 
 func (t *tally) absorb(done contract.StageCarry) {
@@ -37,6 +39,7 @@ func (t *tally) absorb(done contract.StageCarry) {
 	t.ran += done.Ran
 	t.busy += time.Duration(done.Busy)
 	t.peaks.Merge(done.Peak)
+	t.use.Add(done.GPU)
 }
 
 // failures says how many items may fail, and has the newest that did.

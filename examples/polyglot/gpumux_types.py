@@ -127,6 +127,18 @@ Peaks = TypedDict(
     total=False,
 )
 
+GPUUse = TypedDict(
+    "GPUUse",
+    {
+        "time": Required[float],
+        "computing": Required[float],
+        "slowed": float,
+        "energy": float,
+        "cost": float,
+    },
+    total=False,
+)
+
 StageProgress = TypedDict(
     "StageProgress",
     {
@@ -142,6 +154,7 @@ StageProgress = TypedDict(
         "itemTime": float,
         "busy": Required[float],
         "peak": Peaks,
+        "gpu": GPUUse,
     },
     total=False,
 )
@@ -160,6 +173,7 @@ Summary = TypedDict(
         "elapsed": Required[float],
         "chunks": Required[int],
         "peak": Peaks,
+        "gpu": GPUUse,
         "passedOver": List[str],
         "stages": List[StageProgress],
     },
@@ -200,6 +214,8 @@ Progress = TypedDict(
         "lost": str,
         "passedOver": List[str],
         "peak": Peaks,
+        "busy": float,
+        "gpu": GPUUse,
         "stages": List[StageProgress],
     },
     total=False,

@@ -158,6 +158,19 @@ export interface Peaks {
   counts: Array<number>;
 }
 
+export interface GPUUse {
+  /** time is how long the map had GPUs, from the moment that it had a slot: starts of processes count. */
+  time: number;
+  /** computing is the part of time in which a kernel ran, as nvidia-smi counts it: on one core or on all. slowed is the part with clocks lowered for heat, or for want of power. */
+  computing: number;
+  /** computing is the part of time in which a kernel ran, as nvidia-smi counts it: on one core or on all. slowed is the part with clocks lowered for heat, or for want of power. */
+  slowed?: number;
+  /** energy is in joules; 0 where the driver does not tell. */
+  energy?: number;
+  /** cost is time by the price of the pools that have one. */
+  cost?: number;
+}
+
 export interface StageProgress {
   task: string;
   ladder: Array<string>;
@@ -179,6 +192,7 @@ export interface StageProgress {
   /** busy is the time that slots spent on its items, summed. */
   busy: number;
   peak?: Peaks;
+  gpu?: GPUUse;
 }
 
 export interface Summary {
@@ -198,6 +212,8 @@ export interface Summary {
   chunks: number;
   /** peak is the memory that the items needed, where it was measured. */
   peak?: Peaks;
+  /** gpu is what GPUs did for them. */
+  gpu?: GPUUse;
   /** passedOver are pools of the ladder that had no worker with a healthy device for a time. */
   passedOver?: Array<string>;
   /** stages are those of a map that has some, as they were at its end. */
@@ -242,6 +258,10 @@ export interface Progress {
   passedOver?: Array<string>;
   /** peak is the memory that the finished items needed, where it was measured. */
   peak?: Peaks;
+  /** busy is the time that slots spent on finished chunks, gpu what GPUs did for them. */
+  busy?: number;
+  /** busy is the time that slots spent on finished chunks, gpu what GPUs did for them. */
+  gpu?: GPUUse;
   /** stages are those of a map that has some. succeeded then counts the items that have gone through all, failed those that failed in any. */
   stages?: Array<StageProgress>;
 }

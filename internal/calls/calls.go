@@ -43,6 +43,8 @@ type Work interface {
 	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
 	// ends the call, and is why ctx ended. It is called only where Call.Files is set.
 	Keep(ctx context.Context, index int64, name string, file *os.File) error
+	// Used takes what GPUs did for a call that ends; nil where nobody looked at one.
+	Used(use *gpumux.GPUUse)
 	// Done takes each result and owns it. They come in the order of the items, but in that
 	// of their ends where items run at the same time.
 	Done(d Done)
@@ -62,6 +64,8 @@ func (s *Single) Items() iter.Seq2[Item, error] {
 func (s *Single) Done(d Done) { s.Result = d }
 
 func (*Single) Meet(Process) error { return nil }
+
+func (*Single) Used(*gpumux.GPUUse) {}
 
 // Keep is never called.
 func (*Single) Keep(context.Context, int64, string, *os.File) error { return errors.ErrUnsupported }

@@ -245,6 +245,9 @@ func (r *ending) print(to io.Writer) {
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
 	}
+	if r.GPU != nil {
+		fmt.Fprintf(to, "  GPU        %s\n", r.GPU.Text(r.Items, r.Busy))
+	}
 	if r.spent != "" {
 		fmt.Fprintf(to, "  tokens     %s\n", r.spent)
 	}

@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -25,6 +27,7 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 	b.Reset()
 	(&ending{Summary: gpumux.Summary{Items: 100, Succeeded: 100}}).print(&b)
 	require.NotContains(t, b.String(), "memory")
+	require.NotContains(t, b.String(), "GPU")
 
 	for _, d := range []*starter.Detail{
 		{MapInfo: starter.MapInfo{Status: starter.StatusRunning}, Progress: &gpumux.Progress{Peak: peak}},
@@ -34,4 +37,24 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		report.Detail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
+}
+
+func TestMemory_WhatGPUsDidIsShown(t *testing.T) {
+	second := gpumux.Duration(time.Second)
+	use, busy := &gpumux.GPUUse{Time: 100 * second, Computing: 38 * second, Energy: 21200}, 95*second
+	want := "38% busy at 212 W, 21.2 kJ, 212 J per item; its items leave it idle: try more slots"
+	var b bytes.Buffer
+	(&ending{Summary: gpumux.Summary{Items: 100, Busy: busy, GPU: use}}).print(&b)
+	require.Contains(t, b.String(), "  GPU        "+want)
+	for _, d := range []*starter.Detail{
+		{MapInfo: starter.MapInfo{Status: starter.StatusRunning}, Progress: &gpumux.Progress{Succeeded: 90, Failed: 10, Busy: busy, GPU: use}},
+		{MapInfo: starter.MapInfo{Status: starter.StatusCompleted}, Summary: &gpumux.Summary{Items: 100, Busy: busy, GPU: use}},
+	} {
+		b.Reset()
+		report.Detail(&b, d, nil, "", noon)
+		require.Contains(t, b.String(), "GPU        "+want)
+	}
+	lines := report.StageLines([]gpumux.StageProgress{{Task: "embed", Succeeded: 100, Busy: busy, GPU: use}})
+	require.Contains(t, lines[0], "  GPU "+want)
+	require.Contains(t, contract.Details(gpumux.Progress{Succeeded: 100, Busy: busy, GPU: use}, nil), "\nGPU: "+want)
 }

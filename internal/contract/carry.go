@@ -36,6 +36,7 @@ type StageCarry struct {
 	Ran    int64           `json:"ran,omitempty"`
 	Busy   gpumux.Duration `json:"busy"`
 	Peak   *gpumux.Peaks   `json:"peak,omitempty"`
+	GPU    *gpumux.GPUUse  `json:"gpu,omitempty"`
 	Pace
 	Slots map[string]int `json:"slots,omitempty"`
 	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink

@@ -197,6 +197,8 @@ type ChunkResult struct {
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
+	// GPU is what GPUs did for the calls of the chunk.
+	GPU *gpumux.GPUUse `json:"gpu,omitempty"`
 	// Of a chunk that Feeds a stage: Done are the items with a result, Written the parts
 	// that have them, Bytes what they weigh.
 	Done    Runs      `json:"done,omitempty"`

@@ -25,10 +25,11 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	var peaks *gpumux.Peaks
 	var faults map[gpumux.FaultKind]int64
 	status, items := string(d.Status), Count(d.Items)
-	var succeeded, failed, took, waits, memory string
+	var succeeded, failed, took, waits, memory, use string
 	switch {
 	case p != nil:
 		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
+		use = gpuUse(p.GPU, p.Succeeded+p.Failed, p.Busy)
 		if p.Paused {
 			status = "paused"
 		} else if p.Phase != gpumux.PhaseRunning {
@@ -36,6 +37,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 		}
 	case d.Summary != nil:
 		faults, peaks = d.Summary.Faults, d.Summary.Peak
+		use = gpuUse(d.Summary.GPU, d.Summary.Items, d.Summary.Busy)
 	}
 	if d.Input != "" {
 		items += " from " + d.Input
@@ -53,7 +55,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 		memory = "peak per item: " + peaks.String()
 	}
 	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
-		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory,
+		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory, "GPU", use,
 		"results", d.Output, "web UI", page)
 	stagesTable(to, d.Stages)
 	printServing(to, d)
@@ -65,6 +67,13 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	if d.Fault != nil {
 		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), FaultText(*d.Fault))
 	}
+}
+
+func gpuUse(use *gpumux.GPUUse, items int64, busy gpumux.Duration) string {
+	if use == nil {
+		return ""
+	}
+	return use.Text(items, busy)
 }
 
 func started(at, now time.Time) string {

@@ -135,7 +135,8 @@ func (m *model) draw() {
 					item = fmt.Sprintf("item %d ", *slot.Item)
 				}
 				slots = append(slots, []string{OneLine(w.Identity, 20), slot.Name, slot.State, strings.TrimSuffix(Known(slot.Held)+"/"+Known(p.Memory), "/-"),
-					itemsPerSecond(each), cmp.Or(slot.Map, slot.Task), Count(slot.Faults), Span(time.Duration(slot.For)), Count(slot.Items), slot.Device,
+					itemsPerSecond(each), cmp.Or(slot.Map, slot.Task), Count(slot.Faults), Span(time.Duration(slot.For)), Count(slot.Items),
+					strings.TrimSpace(busyBar(p.Computing[slot.Device]) + " " + slot.Device),
 					item + cmp.Or(Engines(gpumux.RunningItem{Progress: slot.Progress}), OneLine(slot.Progress, 60))})
 			}
 		}
@@ -172,6 +173,18 @@ func (m *model) draw() {
 	}
 	m.head, m.header = lines[:len(rows)], lines[len(rows)]
 	m.slots.SetContent(strings.Join(lines[len(rows)+1:], "\n"))
+}
+
+// busyBar draws how busy a GPU was in the last minute, and says how busy it is.
+func busyBar(percents []int) string {
+	if len(percents) == 0 {
+		return ""
+	}
+	var bar strings.Builder
+	for _, percent := range percents {
+		bar.WriteRune([]rune("▁▂▃▄▅▆▇█")[min(7, max(0, percent)*8/100)])
+	}
+	return fmt.Sprintf("%s %d%%", &bar, percents[len(percents)-1])
 }
 
 func (m *model) View() string {

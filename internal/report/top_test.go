@@ -24,7 +24,8 @@ func cluster(workers int, at time.Time, items int64) Snapshot {
 	s := Snapshot{At: at}
 	for w := range workers {
 		offer := &contract.WorkerInfo{}
-		p := contract.PoolInfo{Name: "gpu", Slots: 8, Busy: 6, Memory: 8 << 30}
+		p := contract.PoolInfo{Name: "gpu", Slots: 8, Busy: 6, Memory: 8 << 30,
+			Computing: map[string][]int{"GPU-5c89f0b2": {0, 12, 13, 30, 45, 60, 70, 80, 95, 100, 100, 83}}}
 		for i := range 8 {
 			seat := contract.SlotInfo{Name: fmt.Sprintf("gpu/%d", i), Device: "GPU-5c89f0b2", State: "busy", Task: "embed", PID: 100 + i, Map: "embed-3fa92c01d4e5",
 				Held: gpumux.Size(i) << 30, Items: items * int64(i+1), Faults: int64(w * i % 5)}

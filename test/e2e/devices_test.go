@@ -291,3 +291,38 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 		})
 	}
 }
+
+// A map is told what its GPUs did: the shares of its calls add up to their time, however
+// many slots there are.
+func TestDevices_WhatGPUsDid(t *testing.T) {
+	if !ownProcess(t) {
+		return
+	}
+	m := machine(t, gputest.GPU{Utilization: 30, Milliwatts: 250_000, Throttle: 0x20}, gputest.GPU{Utilization: 30, Milliwatts: 250_000})
+	s := newSite(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "naps.py"), []byte("import time\ndef nap(x):\n    time.sleep(0.1)\n    return x\n"), 0o644))
+	c := s.config("gpu", 1)
+	c.Pools[0].Devices, c.Pools[0].Slots, c.Pools[0].Price = gpu.Selection{"all"}, 2, 3600
+	c.Tasks["nap"] = config.Task{Python: "naps.py:nap"}
+	w, _ := s.imitated(m, c)
+	began := time.Now()
+	run := s.start(gpumux.MapInput{Task: "nap", Range: &gpumux.Range{End: 240}, Ladder: []string{"gpu"}})
+	rig.Wait(t, func() bool { return len(w.Describe().Pools[0].Computing) == 2 }, time.Minute, time.Millisecond)
+	require.Equal(t, []int{30}, w.Describe().Pools[0].Computing[device(0)])
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	took := time.Since(began)
+	require.NotNil(t, sum.GPU)
+	seconds := time.Duration(sum.GPU.Time).Seconds()
+	require.Greater(t, seconds, 240*0.1/4*2*0.7, "but for its first reading of each GPU")
+	require.Less(t, seconds, 2*took.Seconds())
+	require.InDelta(t, 0.3, float64(sum.GPU.Computing)/float64(sum.GPU.Time), 0.01)
+	require.InDelta(t, 250, sum.GPU.Energy/seconds, 5)
+	require.InDelta(t, 0.5, float64(sum.GPU.Slowed)/float64(sum.GPU.Time), 0.2, "one of the two")
+	require.InDelta(t, seconds, sum.GPU.Cost, 0.01)
+
+	sum, err := s.run(gpumux.MapInput{Stages: []gpumux.Stage{{Task: "nap", Ladder: []string{"gpu"}}, {Task: "nap", Ladder: []string{"gpu"}}}, Range: &gpumux.Range{End: 20}})
+	require.NoError(t, err)
+	all := sum.Stages[0].GPU.Time + sum.Stages[1].GPU.Time
+	require.InDelta(t, float64(sum.GPU.Time), float64(all), 10)
+}

@@ -44,7 +44,7 @@ ORDER = (
     "Answers", "InventoryIsNvidiaSMIs", "Probe", "MemoryOfAProcessTree", "MapOfEachFramework/torch", "MapOfEachFramework/jax",
     "MapOfEachFramework/cupy", "FreshFromTemplate/torch", "Caps/torch", "BudgetOverrun", "SlotsSideBySide", THROUGHPUT,
     "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Clients", "MPS/Limits", "MPS/Fault", "MPSBlame",
-    "MPS/Quit", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "DoctorCommand",
+    "MPS/Quit", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "WhatItDid/torch", "DoctorCommand",
     "GPUsCommand", "FreshFromTemplate/jax", "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker",
     "OldVariable/jax", "TwoFrameworks/cupy", "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "ImportsAtOnce/torch",
     "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG", "ManagedMemory", "SuggestedMemory/cupy",

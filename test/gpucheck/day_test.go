@@ -1,6 +1,7 @@
 package gpucheck
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +44,32 @@ func TestGPU_SuggestedMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a map is told of its GPU is what the driver counts.
+func TestGPU_WhatItDid(t *testing.T) {
+	t.Run("torch", func(t *testing.T) {
+		m := onGPU(t)
+		m.needs("torch")
+		before, err := m.inventory.Load(m.device.UUID)
+		if errors.Is(err, errors.ErrUnsupported) {
+			rig.Because(t, rig.SMI, "the driver does not tell what the device does")
+		}
+		require.NoError(t, err)
+		began := time.Now()
+		m.mapped(0, "busy", slices.Repeat([]object{{"seconds": 0.5}}, 20), "--slots", "1")
+		took := time.Since(began).Seconds()
+		after, err := m.inventory.Load(m.device.UUID)
+		require.NoError(t, err)
+		line := regexp.MustCompile(`GPU +(\d+)% busy at (\d+) W, .*`).FindStringSubmatch(m.output)
+		require.Len(t, line, 3, "nothing is said of the GPU")
+		m.figure("20 items of half a second of products: %s; the driver counted %.0f J in %.0f s", line[0], after.Energy-before.Energy, took)
+		percent, _ := strconv.Atoi(line[1])
+		watts, _ := strconv.ParseFloat(line[2], 64)
+		require.Greater(t, percent, 40, "the import aside it computes all the time")
+		require.Greater(t, watts, 0.5*(after.Energy-before.Energy)/took)
+		require.Less(t, 10*watts, 1.2*(after.Energy-before.Energy))
+	})
 }
 
 // Four processes that import PyTorch at once take longer than one; how much longer is a

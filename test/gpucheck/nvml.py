@@ -17,6 +17,7 @@ uint, ulong, integer = ctypes.c_uint, ctypes.c_ulonglong, ctypes.c_int
 NUMBERS = (
     ("nvmlDeviceGetMemoryInfo", (), ulong * 3, True), ("nvmlDeviceGetUtilizationRates", (), uint * 2, True),
     ("nvmlDeviceGetTemperature", (uint(0),), uint * 1, True), ("nvmlDeviceGetPowerUsage", (), uint * 1, True),
+    ("nvmlDeviceGetTotalEnergyConsumption", (), ulong * 1, True), ("nvmlDeviceGetCurrentClocksThrottleReasons", (), ulong * 1, True),
     ("nvmlDeviceGetComputeMode", (), integer * 1, True), ("nvmlDeviceGetPersistenceMode", (), integer * 1, True),
     ("nvmlDeviceGetMigMode", (), uint * 2, False), ("nvmlDeviceGetMaxMigDeviceCount", (), uint * 1, True),
     ("nvmlDeviceGetCudaComputeCapability", (), integer * 2, False), ("nvmlDeviceGetMinorNumber", (), uint * 1, True),

@@ -48,7 +48,7 @@ func TestLong_Rehearsal(t *testing.T) {
 	}
 	rehearse("^"+namespaced+"$", "GPU-00000000-0000-0000-0000-000000000000", gputest.GPU{})
 	skipped, env := rehearse("^TestGPU_", "GPU-00000000-0000-0000-0000-000000000000",
-		gputest.GPU{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib})
+		gputest.GPU{Name: "NVIDIA H200", Total: 139 * gib, Free: 139 * gib, Utilization: 90, Milliwatts: 300_000})
 	require.Equal(t, 5, skipped, "only the comparisons with nvidia-smi, the packing of networks and MIG are left out")
 	rehearseFacts(t, env)
 	instances := []gputest.Instance{{Total: 20 * gib, Free: 20 * gib}, {Number: 1, Total: 20 * gib, Free: 20 * gib}}

@@ -35,6 +35,8 @@ type Pool struct {
 	Sharing string `json:"sharing,omitzero"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `json:"gpus_per_slot,omitzero"`
+	// Price is what an hour of one GPU costs, in any currency. Default: not known.
+	Price float64 `json:"price,omitzero"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.
@@ -184,6 +186,9 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	}
 	if p.GPUsPerSlot < 0 {
 		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
+	}
+	if p.Price < 0 {
+		r.add(at+".price", "%g is below 0", p.Price)
 	}
 	if p.Reserve > 0 && p.Memory == 0 && p.Slots != AutoSlots {
 		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",

@@ -25,9 +25,10 @@ type GPU struct {
 	Name string // default NVIDIA Test GPU
 	// Total and Free are bytes; default 16 GiB, all free but Reserved.
 	Total, Free, Reserved uint64
-	Utilization           int // percent
-	Temperature           int // degrees Celsius
-	Milliwatts            int
+	Utilization           int  // percent
+	Temperature           int  // degrees Celsius
+	Milliwatts            int  // its energy is as if it had always taken that
+	Throttle              int  // NVML's reasons for low clocks
 	Lost                  bool // every call about it fails
 	Slow                  int  // milliseconds that NVML takes for each call about it
 	Mode                  int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
@@ -130,6 +131,7 @@ func (s State) text() string {
 	for _, g := range s.GPUs {
 		line("mode %s %d", g.UUID, g.Mode)
 		line("slow %s %d", g.UUID, g.Slow)
+		line("throttle %s %d", g.UUID, g.Throttle)
 		for call, code := range map[string]int{"init": g.Sick.Init, "context": g.Sick.Context, "alloc": g.Sick.Alloc, "copy": g.Sick.Copy} {
 			if code != 0 {
 				line("sick %s %s %d", g.UUID, call, code)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
@@ -15,6 +16,7 @@ type Work struct {
 	OnMeet func(calls.Process) error
 	OnKeep func(ctx context.Context, index int64, name string, file *os.File) error
 	OnDone func(calls.Done)
+	Use    *gpumux.GPUUse
 }
 
 // Values makes items of values that can be JSON.
@@ -44,6 +46,9 @@ func (w *Work) Meet(p calls.Process) error {
 	}
 	return w.OnMeet(p)
 }
+
+// Used sets Use.
+func (w *Work) Used(use *gpumux.GPUUse) { w.Use = use }
 
 // Keep is OnKeep.
 func (w *Work) Keep(ctx context.Context, index int64, name string, file *os.File) error {

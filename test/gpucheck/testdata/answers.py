@@ -75,6 +75,8 @@ def nvml():
     call("nvmlDeviceGetUtilizationRates", device, pair)
     call("nvmlDeviceGetTemperature", device, uint(0), ctypes.byref(number))
     call("nvmlDeviceGetPowerUsage", device, ctypes.byref(number))
+    call("nvmlDeviceGetTotalEnergyConsumption", device, rows)
+    call("nvmlDeviceGetCurrentClocksThrottleReasons", device, rows)
     library.nvmlErrorString.restype = ctypes.c_char_p
     for number in (3, 6, 9, 10, 15):
         tell(f"nvmlErrorString of {number}", 0, library.nvmlErrorString(number).decode())

@@ -40,8 +40,8 @@ class _Torch:
     def allocate(self, size):
         return self.torch.empty(size, dtype=self.torch.uint8, device="cuda")
 
-    def product(self):
-        square = self.torch.full((256, 256), 1.0, device="cuda")
+    def product(self, size=256):
+        square = self.torch.full((size, size), 1.0, device="cuda")
         return float(self.torch.matmul(square, square).sum())
 
 
@@ -190,6 +190,15 @@ def product(item):
     total = backend.add_up(1)
     backend.product()
     return {"pid": os.getpid(), "sum": total, "seconds": time.monotonic() - began, "ended": time.time()}
+
+
+def busy(item):
+    """{"seconds"}: products on the device for so long; how many."""
+    backend, until, count = _backend("torch"), time.monotonic() + item["seconds"], 0
+    while time.monotonic() < until:
+        backend.product(2048)
+        count += 1
+    return count
 
 
 def small(item):

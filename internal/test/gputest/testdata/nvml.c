@@ -14,6 +14,7 @@
  *   process UUID PID BYTES|unknown compute|mps|graphics
  *   slow UUID MILLISECONDS                         how long each call about it takes
  *   mode UUID NUMBER                               compute mode; default 0
+ *   throttle UUID BITS                             why clocks are low; default 0
  *
  * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
  * memory that this process holds while it lives: it is listed, and taken off FREE.
@@ -40,7 +41,7 @@ typedef unsigned long long u64;
 typedef struct {
 	char uuid[96], name[96], parent[96];
 	u64 total, free, reserved;
-	int instance, util, temp, power, lost, mig, mode, slow;
+	int instance, util, temp, power, lost, mig, mode, slow, throttle;
 } device;
 
 typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
@@ -116,6 +117,10 @@ static state *load(void) {
 		device *of;
 		if (sscanf(line, "mode %95s %d", d.uuid, &mode) == 2) {
 			if ((of = find(s, d.uuid))) of->mode = mode;
+			continue;
+		}
+		if (sscanf(line, "throttle %95s %d", d.uuid, &mode) == 2) {
+			if ((of = find(s, d.uuid))) of->throttle = mode;
 			continue;
 		}
 		if (sscanf(line, "slow %95s %d", d.uuid, &mode) == 2) {
@@ -267,6 +272,11 @@ typedef struct { unsigned gpu, memory; } rates;
 int nvmlDeviceGetUtilizationRates(void *dev, rates *r) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else { r->gpu = (unsigned)d->util; r->memory = 0; }); }
 int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { (void)sensor; ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *t = (unsigned)d->temp;); }
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mw = (unsigned)d->power;); }
+int nvmlDeviceGetTotalEnergyConsumption(void *dev, u64 *mj) {
+	struct timespec now; clock_gettime(CLOCK_MONOTONIC, &now);
+	ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mj = (u64)((double)d->power * ((double)now.tv_sec + (double)now.tv_nsec / 1e9)););
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, u64 *why) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *why = (u64)d->throttle;); }
 int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = d->mode;); }
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
 int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }
