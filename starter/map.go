@@ -34,6 +34,9 @@ type Map struct {
 	// with dashes, and the first counts: what has other code in later stages goes on with
 	// the values of those before.
 	Edition string
+	// ArgFile is a file of this host that stands for Input's argument, which then has its
+	// name in Input.ArgFile.
+	ArgFile string
 	// Label says in words where the items come from.
 	Label string
 	// Retry runs the failed items again, of the newest map of this task over these items;

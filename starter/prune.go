@@ -88,7 +88,7 @@ func (p Pruned) remove(ctx context.Context, st *store.Store) error {
 }
 
 // sourceFile is an object of an input that a client put into a store, or its index.
-var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
+var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index|arg)$`)
 
 // findOld groups the objects of a store by what is deleted together, and returns the
 // groups that were last written before a time.

@@ -236,10 +236,11 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 	in := m.Input
 	in.Items, in.Source, in.Columns, in.Range = began.Items, began.Source, began.Columns, began.Range
 	in.Key, in.WithItem = began.Key, began.WithItem // as the results have that stay
-	if err := s.placeArg(ctx, &in); err != nil {
+	m.Input = in
+	if err := s.placeArg(ctx, &m); err != nil {
 		return nil, err
 	}
-	return s.rerun(ctx, last, in)
+	return s.rerun(ctx, last, m.Input)
 }
 
 // rerun starts a new run of a map that is over, over the items that in names.

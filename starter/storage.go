@@ -95,7 +95,7 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 			return "", fmt.Errorf("read the items back: %w", err)
 		}
 	}
-	if err := s.placeArg(ctx, &m.Input); err != nil || st == nil {
+	if err := s.placeArg(ctx, m); err != nil || st == nil {
 		return "", err
 	}
 	return st.Objects.URL(), nil
@@ -114,13 +114,22 @@ func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err erro
 	return src.URL, nil
 }
 
-// placeArg puts an argument that is too large for a history into a source of one line.
-func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
-	if len(in.Arg) <= gpumux.MaxArg {
+// placeArg puts an argument that is a file into the store, and one that is too large for a
+// history into a source of one line.
+func (s *Starter) placeArg(ctx context.Context, m *Map) error {
+	in := &m.Input
+	if m.ArgFile == "" && len(in.Arg) <= gpumux.MaxArg {
 		return nil
 	}
-	if err := s.OpenStore(ctx); err != nil {
-		return fmt.Errorf("the argument of this map, %s, goes through the workers' store: %w", gpumux.Size(len(in.Arg)), err)
+	st, err := s.UseStore(ctx)
+	if err != nil {
+		return fmt.Errorf("the argument of this map goes through the workers' store: %w", err)
+	}
+	if m.ArgFile != "" {
+		if in.ArgFile, err = st.Sources.PutFile(ctx, m.ArgFile, in.ArgFile); err != nil {
+			return fmt.Errorf("put the argument into store %s: %w", st.Objects.URL(), err)
+		}
+		return nil
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, in.Arg); err != nil {

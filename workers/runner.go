@@ -48,10 +48,11 @@ type runner struct {
 // *gpumux.Fault when the task is unknown, its process died or no device is left, and
 // ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) error {
-	task, err := r.task(ctx, call)
+	task, done, err := r.task(ctx, call)
 	if err != nil {
 		return err
 	}
+	defer done()
 	held := contactOf(ctx) // ctx ends with it
 	ctx, cancel := until(ctx, r.halt)
 	defer cancel()
@@ -129,18 +130,19 @@ func (r *runner) acquire(ctx context.Context, call calls.Call, task launch.Task)
 	return r.pool.Acquire(ctx, pool.Want{Task: task.Name, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
 }
 
-// task finds the task of a call, and adds the call's argument.
-func (r *runner) task(ctx context.Context, call calls.Call) (launch.Task, error) {
-	task, err := r.tasks.Find(call.Task)
-	if err == nil && (call.Arg != nil || call.ArgFile != "") {
-		// A process with another argument has another environment, so it is not used again.
-		task.Env = maps.Clone(task.Env)
-		if task.Env == nil {
-			task.Env = map[string]string{}
-		}
-		err = r.args.set(ctx, task.Env, call)
+// task finds the task of a call, and adds the call's argument, which is there until done.
+func (r *runner) task(ctx context.Context, call calls.Call) (task launch.Task, done func(), err error) {
+	task, err = r.tasks.Find(call.Task)
+	if err != nil || call.Arg == nil && call.ArgFile == "" {
+		return task, func() {}, err
 	}
-	return task, err
+	// A process with another argument has another environment, so it is not used again.
+	task.Env = maps.Clone(task.Env)
+	if task.Env == nil {
+		task.Env = map[string]string{}
+	}
+	done, err = r.args.set(ctx, task.Env, call)
+	return task, done, err
 }
 
 // shares is the same for calls that may share a process, if their task can.

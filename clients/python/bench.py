@@ -1,10 +1,13 @@
-"""Measures the client beside the command: python bench.py. It needs the package gpumux and its command, as the wheel brings them."""
+"""Measures the client beside the command: python bench.py. It needs the package gpumux and its command, as the wheel brings them, NumPy and
+cloudpickle."""
 
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+import numpy
 
 import gpumux
 
@@ -13,6 +16,10 @@ ITEMS, ROUNDS, CALLS = 100_000, 5, 500
 
 def double(x):
     return x * 2
+
+
+def look_up(row):
+    return gpumux.arg()[row].sum()
 
 
 def seconds(run):
@@ -39,6 +46,15 @@ def main():
         print(f"Executor: the first result after {seconds(lambda: executor.submit(double, 1).result()):.2f} s", end="")
         each = statistics.median(seconds(lambda: executor.submit(double, 1).result()) for _ in range(CALLS))
         print(f", then {1000 * each:.2f} ms from submit to result (median of {CALLS})")
+    index = numpy.zeros((200, 100_000))
+    print(f"200 rows of an array of {index.nbytes / 1e6:.0f} MB", end="")
+    for how, run in {
+        "in a closure": lambda: list(gpumux.map(lambda row: index[row].sum(), range(200), slots=2, progress=False)),
+        "as arg, with map": lambda: list(gpumux.map(look_up, range(200), slots=2, arg=index, progress=False)),
+        "with stream": lambda: list(gpumux.stream(look_up, range(200), slots=2, arg=index, progress=False)),
+    }.items():
+        print(f", {how} {seconds(run):.2f} s", end="")
+    print()
 
 
 if __name__ == "__main__":

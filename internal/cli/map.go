@@ -95,7 +95,7 @@ type mapRun struct {
 // newMapRun decides where the results go. The flags have been checked.
 func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
 	a.console.Quiet = f.quiet
-	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
+	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input, ArgFile: f.argFile}}
 	onScreen := report.IsTerminal(a.Stdout)
 	var err error
 	r.out, err = chooseOutput(f.out, a.Stdout, f.json, onScreen)

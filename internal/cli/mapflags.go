@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +21,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -40,6 +44,8 @@ type mapFlags struct {
 // taskFlags say where and how a task runs; checkInput completes what they fill.
 type taskFlags struct {
 	input gpumux.MapInput
+	// argFile is the file of an argument with arrays.
+	argFile string
 	// pool and task are for a worker in this process.
 	pool   config.Pool
 	task   config.Task
@@ -192,6 +198,10 @@ func (f *mapFlags) parseOption(text string) error {
 }
 
 func (f *taskFlags) parseArg(text string) error {
+	if name, err := arraysIn(text); name != "" || err != nil {
+		f.input.ArgFile, f.argFile = name, text
+		return err
+	}
 	read, unread := os.ReadFile(text)
 	if unread != nil {
 		read = []byte(text)
@@ -207,6 +217,24 @@ func (f *taskFlags) parseArg(text string) error {
 	}
 	f.input.Arg = plain.Bytes()
 	return nil
+}
+
+// arraysIn is the name in a store of a file with arrays, which the client in Python wrote,
+// or "" for any other.
+func arraysIn(path string) (name string, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", nil // it is JSON, or no argument
+	}
+	defer file.Close()
+	head := make([]byte, len(names.ArraysHead))
+	if _, err := io.ReadFull(file, head); err != nil || string(head) != names.ArraysHead {
+		return "", nil
+	}
+	sum := sha256.New()
+	sum.Write(head)
+	_, err = io.Copy(sum, file)
+	return names.Sources + "/" + hex.EncodeToString(sum.Sum(nil)) + ".arg", err
 }
 
 // optionsHere are for a worker in this process that runs the task of a command, or its

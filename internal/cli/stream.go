@@ -78,7 +78,8 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if r.out.path == "" {
 		catchSIGPIPE()
 	}
-	count := int64(0)
+	count, in := int64(0), f.input
+	in.ArgFile = f.argFile // there is no store to name it in
 	r.out.count = &count
 	var ended error // the input, before its end
 	causes, err := r.out.write(ctx, local.Stream(ctx, o, local.StreamOptions{
@@ -99,7 +100,7 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 			}
 			return err
 		},
-		Unordered: f.unordered, Input: f.input,
+		Unordered: f.unordered, Input: in,
 	}))
 	var fault *gpumux.Fault
 	switch {

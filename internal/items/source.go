@@ -49,6 +49,15 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error)
 
 func readBack(err error) error { return fmt.Errorf("read the copied input: %w", err) }
 
+// PutFile copies a file to a key, unless it has an object, and returns that one's name.
+func (s *Sources) PutFile(ctx context.Context, path, key string) (name string, err error) {
+	exists, err := s.in.Exists(ctx, key)
+	if err == nil && !exists {
+		err = s.upload(ctx, path, key)
+	}
+	return s.in.Locate(key), err
+}
+
 func (s *Sources) upload(ctx context.Context, path, key string) error {
 	f, err := os.Open(path)
 	if err != nil {

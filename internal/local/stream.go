@@ -27,7 +27,7 @@ type StreamOptions struct {
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
 	// Input has the options of the items: Mode, Timeout, Attempts, RetryOn, Arg, Key and
-	// WithItem.
+	// WithItem. ArgFile is a file of this host.
 	Input gpumux.MapInput
 }
 
@@ -199,7 +199,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		}
 		began, abreast := time.Now(), s.serving.Add(1)
 		var failed error
-		chunk := contract.Chunk{Task: s.task, Edition: gpumux.AnyEdition, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, RetryOn: in.RetryOn, Arg: in.Arg, Items: items, Key: in.Key,
+		chunk := contract.Chunk{Task: s.task, Edition: gpumux.AnyEdition, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, RetryOn: in.RetryOn, Arg: in.Arg, ArgFile: in.ArgFile, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
 		err := s.worker.RunDirect(ctx, s.pool, chunk, s.meet, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
 		s.serving.Add(-1)

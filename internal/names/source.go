@@ -16,6 +16,9 @@ const (
 	FailedScheme  = "failed:"
 )
 
+// ArraysHead begins an argument with arrays in it, which no JSON begins with.
+const ArraysHead = "\x93"
+
 // CutResults returns the results file that a source of gpumux.ValuesOf or
 // gpumux.FailedOf names, and which. Any other source it returns as it is.
 func CutResults(source string) (output string, results, failed bool) {

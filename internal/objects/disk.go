@@ -114,3 +114,12 @@ func (b *Bucket) askAgain(key string) bool {
 	}
 	return false
 }
+
+// File is the file of the disk with an object, or "" where objects are no files.
+func (b *Bucket) File(name string) string {
+	key, err := b.Key(name)
+	if err != nil || b.dir == "" {
+		return ""
+	}
+	return b.onDisk(key)
+}

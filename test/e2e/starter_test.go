@@ -446,6 +446,9 @@ import gpumux, os
 def size(x):
     if x == 1 and not os.path.exists("fixed"): raise ValueError("not yet")
     return len(gpumux.arg()["text"]) + x
+def opened(x):
+    with open(os.environ["GPUMUX_ARG_FILE"], "rb") as file:
+        return [file.name, file.read().decode("latin-1")]
 `
 
 // A large argument goes through the store to every process, and is no part of a history.
@@ -479,6 +482,18 @@ func largeArgument(s *stage) {
 		require.Equal(t, gpumux.FaultBadInput, fault.Kind, name)
 		require.Contains(t, fault.Message, c.says)
 	}
+	// One with arrays, which the client in Python wrote.
+	arrays := "\x93 and so on"
+	s.write("arrays", arrays)
+	for range 2 { // it is there once
+		m = s.over("", 2)
+		m.Input.Task, m.ArgFile, m.Input.ArgFile = "shared:opened", filepath.Join(s.dir, "arrays"), "sources/"+strings.Repeat("0a", 32)+".arg"
+		h, _ = s.done(m)
+		var opened []string
+		require.NoError(t, json.Unmarshal([]byte(s.values(h)[1]), &opened))
+		require.Equal(t, []string{filepath.Join(s.dir, "store", m.Input.ArgFile), "\u0093 and so on"}, opened, "where the store has it")
+	}
+
 	m = s.over("double", 3)
 	m.Input.Arg = json.RawMessage(`"` + strings.Repeat("x", gpumux.MaxArgFile) + `"`)
 	_, err = s.Start(t.Context(), m)

@@ -69,20 +69,18 @@ def slot() -> Slot:
 
 
 def arg() -> Any:
-    """What all items of the map share, the value of its --arg, or None. It is read once per process, and every call gives the same value."""
+    """What all items of the map share, the value of its --arg, or None. It is read once per process, and every call gives the same value.
+
+    Arrays that Python gave are NumPy's, read-only, and in memory once for all slots of a host.
+    """
     if not _arg:
         import json
         import os
 
-        from .process.item import numbers
+        from .process import argument, item
 
-        text = os.environ.get("GPUMUX_ARG")
-        file = os.environ.get("GPUMUX_ARG_FILE")
-        if file:
-            # A large one.
-            with open(file, encoding="utf-8") as content:
-                text = content.read()
-        _arg.append(json.loads(numbers(text)) if text else None)
+        text, file = os.environ.get("GPUMUX_ARG"), os.environ.get("GPUMUX_ARG_FILE")
+        _arg.append(argument.read(file) if file else json.loads(item.numbers(text)) if text else None)
     return _arg[0]
 
 

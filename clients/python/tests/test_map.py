@@ -77,6 +77,12 @@ class Map(unittest.TestCase):
         large = {"text": "\u00e9" * 200_000, "nan": -math.inf, "text\x00": "\\u00e9"}
         for run, mode in (gpumux.map, "persistent"), (gpumux.stream, "fresh"):
             self.assertEqual(values(run(tasks.shared, range(2), slots=1, arg=large, mode=mode)), [large, large])
+        import numpy
+
+        arrays = {"index": numpy.arange(3_000_000.0).reshape(3, -1), "offset": 1}
+        for run, mode in (gpumux.map, "persistent"), (gpumux.map, "fresh"), (gpumux.stream, "persistent"):
+            looked = values(run(tasks.Look, range(3), slots=2, arg=arrays, mode=mode))
+            self.assertEqual(looked, [[float(arrays["index"][i].sum()) + 1, False] for i in range(3)])
         with self.assertRaisesRegex(gpumux.BadInput, "more than 16MiB") as refused:
             gpumux.stream(tasks.shared, range(2), slots=1, arg="x" * (16 << 20)).faults()
         self.assertLess(len(str(refused.exception)), 500)

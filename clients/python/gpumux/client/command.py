@@ -17,8 +17,9 @@ import threading
 import weakref
 from typing import Any, Callable, Optional, Sequence
 
+from ..process import argument
 from .fault import Error, Unavailable, failure, in_python
-from .options import flags, text_of
+from .options import flags
 
 _log = logging.getLogger("gpumux")
 # How long the command may take to end its processes before it is killed; its own sweeper ends them then.
@@ -54,7 +55,7 @@ class Command:
         if options.get("arg") is not None:
             # A word of a command has at most 128 KiB.
             file = tempfile.NamedTemporaryFile(prefix="gpumux-", suffix=".json")
-            file.write(text_of("arg", options["arg"]).encode())
+            argument.write(options["arg"], file)
             file.flush()
             arguments, files = [*arguments, "--arg", file.name], [file]
         self.process = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Sequence, Union
 
-from ..process.encode import encode, type_name
+from ..process.encode import type_name
 
 Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
@@ -33,9 +33,7 @@ def flags(options: dict) -> list[str]:
 
 
 def text_of(name: str, value: Any) -> str:
-    """An option's value as the command reads it. Raises TypeError when JSON cannot hold an arg."""
-    if name == "arg":
-        return encode(value, "arg").decode()
+    """An option's value as the command reads it."""
     if name == "retry_on":
         return ",".join(exceptions(value))
     if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
