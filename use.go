@@ -40,8 +40,12 @@ func (u GPUUse) Known() *GPUUse {
 	return &u
 }
 
-// Text says what the GPUs did for so many items, whose processes were busy for so long.
-func (u GPUUse) Text(items int64, busy Duration) string {
+// Text says what the GPUs did for so many items, whose processes were busy for so long;
+// nothing where nobody looked at one.
+func (u *GPUUse) Text(items int64, busy Duration) string {
+	if u == nil {
+		return ""
+	}
 	percent := func(part Duration) float64 { return 100 * float64(part) / float64(max(1, u.Time)) }
 	text := fmt.Sprintf("%.0f%% busy", percent(u.Computing))
 	if u.Energy > 0 {

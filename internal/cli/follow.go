@@ -231,39 +231,34 @@ func (r *ending) print(to io.Writer) {
 		rate = ", " + report.PerSecond(float64(r.Items)/elapsed.Seconds())
 	}
 	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), report.Span(elapsed), rate)
-	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
+	say := func(label, text string) {
+		if text != "" {
+			fmt.Fprintf(to, "  %-10s %s\n", label, text)
+		}
+	}
+	say("succeeded", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
-		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), report.Kinds(r.Faults))
+		say("failed", fmt.Sprintf("%s  (%s)", humanize.Comma(r.Failed), report.Kinds(r.Faults)))
 		report.Causes(to, "    ", r.Failed, r.Causes, len(r.Stages) > 0)
 	}
 	for _, line := range report.StageLines(r.Stages) {
-		fmt.Fprintf(to, "  stage      %s\n", line)
+		say("stage", line)
 	}
 	if len(r.PassedOver) > 0 {
-		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))
+		say("passed", strings.Join(r.PassedOver, ", ")+": for some time no worker served it with a healthy device")
 	}
 	if r.Peak != nil {
-		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
+		say("memory", "peak per item: "+r.Peak.String())
 	}
-	if r.GPU != nil {
-		fmt.Fprintf(to, "  GPU        %s\n", r.GPU.Text(r.Items, r.Busy))
-	}
-	if r.spent != "" {
-		fmt.Fprintf(to, "  tokens     %s\n", r.spent)
-	}
-	switch {
-	case r.File != "":
-		fmt.Fprintf(to, "  results    %s\n", r.File)
-	case !r.printed:
-		fmt.Fprintf(to, "  results    %s\n", cmp.Or(r.fetch, "gpumux results "+r.ID))
+	say("GPU", r.GPU.Text(r.Items, r.Busy))
+	say("tokens", r.spent)
+	if say("results", r.File); r.File == "" && !r.printed {
+		say("results", cmp.Or(r.fetch, "gpumux results "+r.ID))
 	}
 	if r.Files > 0 {
-		fmt.Fprintf(to, "  files      %s from %s items: %s\n", humanize.Comma(r.Files), humanize.Comma(r.Keepers),
-			cmp.Or(r.Folder, "gpumux results "+r.ID+" --files DIR"))
+		say("files", fmt.Sprintf("%s from %s items: %s", humanize.Comma(r.Files), humanize.Comma(r.Keepers), cmp.Or(r.Folder, "gpumux results "+r.ID+" --files DIR")))
 	}
-	if r.Page != "" {
-		fmt.Fprintf(to, "  web UI     %s\n", r.Page)
-	}
+	say("web UI", r.Page)
 }
 
 func printReport(a *app, end *ending, asJSON bool, retry string) error {

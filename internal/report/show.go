@@ -29,7 +29,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	switch {
 	case p != nil:
 		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
-		use = gpuUse(p.GPU, p.Succeeded+p.Failed, p.Busy)
+		use = p.GPU.Text(p.Succeeded+p.Failed, p.Busy)
 		if p.Paused {
 			status = "paused"
 		} else if p.Phase != gpumux.PhaseRunning {
@@ -37,7 +37,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 		}
 	case d.Summary != nil:
 		faults, peaks = d.Summary.Faults, d.Summary.Peak
-		use = gpuUse(d.Summary.GPU, d.Summary.Items, d.Summary.Busy)
+		use = d.Summary.GPU.Text(d.Summary.Items, d.Summary.Busy)
 	}
 	if d.Input != "" {
 		items += " from " + d.Input
@@ -67,13 +67,6 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	if d.Fault != nil {
 		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), FaultText(*d.Fault))
 	}
-}
-
-func gpuUse(use *gpumux.GPUUse, items int64, busy gpumux.Duration) string {
-	if use == nil {
-		return ""
-	}
-	return use.Text(items, busy)
 }
 
 func started(at, now time.Time) string {
