@@ -145,8 +145,8 @@ type Status struct {
 
 // Load is what a GPU does now.
 type Load struct {
-	// Computing is the share of the driver's last sample, a second or less, in which a kernel
-	// ran; 0 to 1.
+	// Computing is the share of the driver's last sample, a second or less, in which a
+	// kernel ran; 0 to 1.
 	Computing float64
 	// Power is in watts; -1 when unknown.
 	Power float64

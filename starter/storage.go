@@ -114,8 +114,8 @@ func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err erro
 	return src.URL, nil
 }
 
-// placeArg puts an argument that is a file into the store, and one that is too large for a
-// history into a source of one line.
+// placeArg puts an argument that is a file into the store, and one that is too large for
+// a history into a source of one line.
 func (s *Starter) placeArg(ctx context.Context, m *Map) error {
 	in := &m.Input
 	if m.ArgFile == "" && len(in.Arg) <= gpumux.MaxArg {
