@@ -105,8 +105,8 @@ func (a *argFiles) find(ctx context.Context, name string, call calls.Call) (*arg
 	return arg, nil
 }
 
-// read reads an object: JSON, or what a client in Python wrote with arrays in it. Of that a
-// store on a disk has the file already.
+// read reads an object: JSON, or what a client in Python wrote with arrays in it. Of that
+// a store on a disk has the file already.
 func (a *argFiles) read(ctx context.Context, name string) (arg *argument, wrong string, err error) {
 	object, err := a.store.Objects.Read(ctx, name, 0, -1)
 	if err != nil {

@@ -219,8 +219,8 @@ func (f *taskFlags) parseArg(text string) error {
 	return nil
 }
 
-// arraysIn names a file with arrays, which the client in Python wrote, as a store does. It
-// returns "" for any other.
+// arraysIn names a file with arrays, which the client in Python wrote, as a store does.
+// It returns "" for any other.
 func arraysIn(path string) (name string, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -43,8 +43,8 @@ type PoolInfo struct {
 	// Cordoned has the reason for each of Devices that gets no new calls.
 	Cordoned map[string]string `json:"cordoned,omitempty"`
 	Seats    []SlotInfo        `json:"seats,omitempty"`
-	// Computing is how busy each GPU was in the last minute, in percent of five seconds each,
-	// the oldest first.
+	// Computing is how busy each GPU was in the last minute, in percent of five seconds
+	// each, the oldest first.
 	Computing map[string][]int `json:"computing,omitempty"`
 }
 
