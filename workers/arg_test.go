@@ -25,7 +25,7 @@ func TestArgFiles_OfAStoreThatIsNoFolder(t *testing.T) {
 		for name, text := range map[string]string{
 			"a.arg": "\x93first", "b.arg": "\x93second", "c.json": ` {"large": "` + strings.Repeat("x", gpumux.MaxArg) + `"} `, "d.json": "3\n",
 		} {
-			require.NoError(t, st.Objects.Put(t.Context(), name, []byte(text), objects.Creation{}))
+			require.NoError(t, st.Objects.Put(t.Context(), name, strings.NewReader(text), objects.Creation{}))
 		}
 		a := &argFiles{store: st}
 		set := func(call calls.Call) (text, path string, done func()) {
