@@ -88,7 +88,7 @@ func (p Pruned) remove(ctx context.Context, st *store.Store) error {
 }
 
 // sourceFile is an object of an input that a client put into a store, or its index.
-var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index|arg)$`)
+var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})(\.jsonl|\.index|\.arg)$`)
 
 // findOld groups the objects of a store by what is deleted together, and returns the
 // groups that were last written before a time.
@@ -119,11 +119,11 @@ func findOld(ctx context.Context, st *store.Store, before time.Time) (map[string
 	return all, nil
 }
 
-// prunedWith is what a key is deleted with: maps/ID/RUN, or the lines of an input, with
-// its index. Objects that people put there have none.
+// prunedWith is what a key is deleted with: maps/ID/RUN, an argument, or the lines of an
+// input, with its index. Objects that people put there have none.
 func prunedWith(key string) string {
 	if source := sourceFile.FindStringSubmatch(key); source != nil {
-		return source[1] + ".jsonl"
+		return source[1] + strings.Replace(source[2], "index", "jsonl", 1)
 	}
 	elements := strings.Split(key, "/")
 	if elements[0] != "maps" || len(elements) < 3 {

@@ -114,7 +114,7 @@ func (a *argFiles) read(ctx context.Context, name string) (arg *argument, wrong 
 	}
 	defer object.Close()
 	from := bufio.NewReader(object)
-	head, err := from.Peek(1)
+	head, err := from.Peek(len(names.ArraysHead))
 	switch {
 	case err == nil && string(head) == names.ArraysHead:
 		if path := a.store.Objects.File(name); path != "" {

@@ -23,7 +23,7 @@ func TestArgFiles_OfAStoreThatIsNoFolder(t *testing.T) {
 		require.NoError(t, err)
 		defer st.Close()
 		for name, text := range map[string]string{
-			"a.arg": "\x93first", "b.arg": "\x93second", "c.json": ` {"large": "` + strings.Repeat("x", gpumux.MaxArg) + `"} `, "d.json": "3\n",
+			"a.arg": "\x93gpumux 1\nfirst", "b.arg": "\x93gpumux 1\nsecond", "c.json": ` {"large": "` + strings.Repeat("x", gpumux.MaxArg) + `"} `, "d.json": "3\n",
 		} {
 			require.NoError(t, st.Objects.Put(t.Context(), name, strings.NewReader(text), objects.Creation{}))
 		}
@@ -40,13 +40,13 @@ func TestArgFiles_OfAStoreThatIsNoFolder(t *testing.T) {
 			return env[argText], "", done
 		}
 		text, first, firstDone := set(calls.Call{ArgFile: "a.arg"})
-		require.Equal(t, "\x93first", text)
+		require.Equal(t, "\x93gpumux 1\nfirst", text)
 		_, again, againDone := set(calls.Call{ArgFile: "a.arg"})
 		require.Equal(t, first, again, "so that its processes are used again")
 		firstDone()
 		time.Sleep(time.Hour)
 		text, _, secondDone := set(calls.Call{ArgFile: "b.arg"})
-		require.Equal(t, "\x93second", text)
+		require.Equal(t, "\x93gpumux 1\nsecond", text)
 		require.FileExists(t, first, "a call uses it")
 		againDone()
 		secondDone()
@@ -60,7 +60,7 @@ func TestArgFiles_OfAStoreThatIsNoFolder(t *testing.T) {
 		require.Equal(t, string(large), text)
 		require.NoFileExists(t, first)
 		text, again, _ = set(calls.Call{ArgFile: "a.arg"})
-		require.Equal(t, []string{"\x93first", first}, []string{text, again})
+		require.Equal(t, []string{"\x93gpumux 1\nfirst", first}, []string{text, again})
 		text, path, _ := set(calls.Call{ArgFile: "d.json"})
 		require.Equal(t, []string{"3", ""}, []string{text, path})
 		text, path, _ = set(calls.Call{Arg: []byte("4")})

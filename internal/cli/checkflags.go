@@ -113,7 +113,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	f.pool.Mode = f.input.Mode
 	again := slices.ContainsFunc(f.input.Steps(), func(step gpumux.MapInput) bool { return step.Attempts > 1 })
 	m.when(f.input.Backoff > 0 && !again, "--backoff goes with --attempts 2 or more: without it no item is tried again")
-	m.when(len(f.input.RetryOn) > 0 && !again, "--retry-on goes with --attempts 2 or more: without it no item is tried again")
+	m.when(len(f.input.RetryOn) > 0 && !again && c.Name() != "retry", "--retry-on goes with --attempts 2 or more: without it no item is tried again")
 	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
 }
 

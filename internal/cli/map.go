@@ -380,6 +380,9 @@ func (f *mapFlags) overrule(c *cobra.Command, ladder *[]string, mode *gpumux.Mod
 	}
 	*mode, *timeout = cmp.Or(f.input.Mode, *mode), cmp.Or(f.input.Timeout, *timeout)
 	if c.Flags().Changed("attempts") {
-		*attempts, *retryOn = f.input.Attempts, f.input.RetryOn
+		*attempts = f.input.Attempts
+	}
+	if len(f.input.RetryOn) > 0 {
+		*retryOn = f.input.RetryOn
 	}
 }

@@ -222,9 +222,12 @@ func (f *taskFlags) parseArg(text string) error {
 // arraysIn names a file with arrays, which the client in Python wrote, as a store does.
 // It returns "" for any other.
 func arraysIn(path string) (name string, err error) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return "", nil // it is JSON, or comes from a pipe, which is read once
+	}
 	file, err := os.Open(path)
 	if err != nil {
-		return "", nil // it is JSON, or no argument
+		return "", nil // who reads it as JSON says so
 	}
 	defer file.Close()
 	head := make([]byte, len(names.ArraysHead))

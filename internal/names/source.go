@@ -17,7 +17,7 @@ const (
 )
 
 // ArraysHead begins an argument with arrays in it, which no JSON begins with.
-const ArraysHead = "\x93"
+const ArraysHead = "\x93gpumux 1\n"
 
 // CutResults returns the results file that a source of gpumux.ValuesOf or
 // gpumux.FailedOf names, and which. Any other source it returns as it is.

@@ -483,7 +483,7 @@ func largeArgument(s *stage) {
 		require.Contains(t, fault.Message, c.says)
 	}
 	// One with arrays, which the client in Python wrote.
-	arrays := "\x93 and so on"
+	arrays := "\x93gpumux 1\nand so on"
 	s.write("arrays", arrays)
 	for range 2 { // it is there once
 		m = s.over("", 2)
@@ -491,7 +491,7 @@ func largeArgument(s *stage) {
 		h, _ = s.done(m)
 		var opened []string
 		require.NoError(t, json.Unmarshal([]byte(s.values(h)[1]), &opened))
-		require.Equal(t, []string{filepath.Join(s.dir, "store", m.Input.ArgFile), "\u0093 and so on"}, opened, "where the store has it")
+		require.Equal(t, []string{filepath.Join(s.dir, "store", m.Input.ArgFile), "\u0093gpumux 1\nand so on"}, opened, "where the store has it")
 	}
 
 	m = s.over("double", 3)

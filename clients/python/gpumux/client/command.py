@@ -54,9 +54,12 @@ class Command:
         self._options, files = options, []
         if options.get("arg") is not None:
             # A word of a command has at most 128 KiB.
-            file = tempfile.NamedTemporaryFile(prefix="gpumux-", suffix=".json")
-            argument.write(options["arg"], file)
-            file.flush()
+            file = tempfile.NamedTemporaryFile(prefix="gpumux-", suffix=".arg")
+            try:
+                argument.write(options["arg"], file)
+                file.flush()
+            except OSError as error:
+                raise OSError(error.errno, f"cannot write arg to {file.name}: {error.strerror}; set TMPDIR to a folder with room for it") from None
             arguments, files = [*arguments, "--arg", file.name], [file]
         self.process = subprocess.Popen(
             [find(), *arguments, *flags({**options, "arg": None})], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -54,6 +54,9 @@ def _quoted(word: str) -> str:
 def exceptions(given: Exceptions) -> list[str]:
     """The names of classes of exceptions."""
     several = [given] if isinstance(given, (type, str)) else list(given)
+    for each in several:
+        if not isinstance(each, (type, str)):
+            raise TypeError(f"retry_on: {each!r} is no class of exceptions and no name of one")
     return [type_name(each) if isinstance(each, type) else each for each in several]
 
 

@@ -5,9 +5,11 @@ Owns what a stage may say for itself. Never checks what the command does.
 
 from __future__ import annotations
 
+import io
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 from . import function as functions
+from ..process import argument
 from ..process.encode import encode
 from .options import Exceptions, Words, exceptions, words
 
@@ -18,6 +20,8 @@ class Stage:
     def __init__(self, function: Any, options: dict) -> None:
         self.function, self.options = function, options
 
+
+MAX_ARG = 16 << 10
 
 Task = Union[Callable[..., Any], str, Stage]
 
@@ -43,6 +47,12 @@ def stage(
     if isinstance(function, Stage):
         raise TypeError("gpumux.stage: give a function, not a stage")
     ladder = None if pool is None else words(pool)
+    if arg is not None:
+        argument.write(arg, file := io.BytesIO())
+        if file.getvalue().startswith(argument.HEAD):
+            raise TypeError("gpumux.stage: its arg has an array; give arrays in the arg of the map")
+        if file.tell() > MAX_ARG:
+            raise ValueError(f"gpumux.stage: its arg has {file.tell()} bytes as JSON, more than {MAX_ARG}; give it as the arg of the map")
     options = dict(
         ladder=ladder, arg=arg, mode=mode, timeout=timeout, attempts=attempts, retryOn=retry_on and exceptions(retry_on), backoff=backoff, chunk=chunk,
         keep=keep or None,

@@ -83,7 +83,8 @@ def read(path: str) -> Any:
     def restored(kind: str, shape: list[int], at: int) -> Any:
         array = numpy.empty(shape, kind)
         if array.size:
-            array = numpy.frombuffer(mapped, kind, array.size, begin + at).reshape(shape)
+            return numpy.frombuffer(mapped, kind, array.size, begin + at).reshape(shape)
+        array.flags.writeable = False
         return array
 
     arrays = iter([restored(*each) for each in about["arrays"]])

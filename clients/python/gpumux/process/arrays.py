@@ -59,6 +59,7 @@ def _torch(value: Any) -> Any:
 # How to copy each library's arrays to the host. Subclasses have rules of their own, which encode.py respects.
 _FETCH: dict[str, Callable[[Any], Any]] = {
     "numpy.ndarray": lambda value: value,
+    "numpy.memmap": lambda value: sys.modules["numpy"].asarray(value),
     "torch.Tensor": _torch,
     "torch.nn.parameter.Parameter": _torch,
     "cupy.ndarray": lambda value: value.get(),

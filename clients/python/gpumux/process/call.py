@@ -206,7 +206,7 @@ class Caller:
             if self._cost is not None:
                 end = self._affordable(raws, n, end, costs)
                 if isinstance(costs[n], BaseException):
-                    self._single(n, raws[n], Retry(), _raiser(costs[n]))
+                    self._single(n, raws[n], retry._replace(attempts=1), _raiser(costs[n]))
                     n += 1
                     continue
             if self._batch(n, raws[n:end], retry):

@@ -5,7 +5,9 @@ Owns how exceptions are named. Never tries an item.
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+import importlib
+import sys
+from typing import Any, Iterator, NamedTuple, Sequence
 
 
 class Retry(NamedTuple):
@@ -23,8 +25,11 @@ class Retry(NamedTuple):
         """Whether error ends the item although attempts are left. Of a group one exception in it decides that it does not."""
         if not self.on:
             return False
-        kinds = {kind for each in _members(error) for kind in type(each).__mro__}
-        return not any(_is_named(kind, name) for kind in kinds for name in self.on)
+        try:
+            kinds = {kind for each in _members(error) for kind in type(each).__mro__}
+            return not any(kind is _class(name) or _is_named(kind, name) for name in self.on for kind in kinds)
+        except Exception:
+            return False  # an exception's attributes may be code of the task, and so raise
 
 
 def _members(error: BaseException) -> Iterator[BaseException]:
@@ -34,8 +39,16 @@ def _members(error: BaseException) -> Iterator[BaseException]:
         yield from _members(each)
 
 
+def _class(name: str) -> Any:
+    """What users import by a name, such as IOError or asyncio.TimeoutError, which are other names of a class; None where nobody has."""
+    module, _, last = name.rpartition(".")
+    if module in getattr(sys, "stdlib_module_names", ()):
+        importlib.import_module(module)
+    return getattr(sys.modules.get(module or "builtins"), last, None)
+
+
 def _is_named(kind: type, name: str) -> bool:
-    """Whether name is that of a class: without its module, with it, or with the package that users import it from (requests.Timeout)."""
+    """Whether name is that of a class: without its module, with it, or with a package above it (requests.Timeout)."""
     package, _, last = name.rpartition(".")
     whole = f"{kind.__module__}.{kind.__qualname__}"
     return f".{whole}".endswith(f".{name}") or whole.startswith(f"{package}.") and whole.endswith(f".{last}")

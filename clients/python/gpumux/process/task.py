@@ -65,7 +65,7 @@ def _arguments(kind: type) -> dict:
     try:
         signature.bind(**fields)
     except TypeError as error:
-        given = ", ".join(fields) or "none"
+        given = ", ".join(fields) or ("none" if fields is arg or arg is None else f"no fields: it is a {type(arg).__name__}")
         raise TypeError(f"{kind.__qualname__}{signature} gets the fields of --arg, which has {given}: {error}") from None
     return fields
 
