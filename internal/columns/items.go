@@ -27,11 +27,13 @@ type Source interface {
 // *gpumux.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	var write func(to *bufio.Writer) error
-	file := &watched{Source: from}
-	err := file.blame(ctx, name, func() (err error) {
-		write, err = openRows(ctx, file, size, name, named)
-		return err
-	})
+	file, err := newRanged(from, size)
+	if err == nil {
+		err = file.blame(ctx, name, func() (err error) {
+			write, err = openRows(ctx, file, name, named)
+			return err
+		})
+	}
 	if err != nil {
 		from.Close()
 		return nil, err
@@ -66,8 +68,8 @@ func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err erro
 }
 
 // openRows finds the columns that are named. write gives the rows.
-func openRows(ctx context.Context, file io.ReaderAt, size int64, name string, named []string) (write func(to *bufio.Writer) error, err error) {
-	t, err := openTable(file, size)
+func openRows(ctx context.Context, file *ranged, name string, named []string) (write func(to *bufio.Writer) error, err error) {
+	t, err := openTable(file)
 	if err != nil {
 		return nil, err
 	}

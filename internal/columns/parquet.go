@@ -21,8 +21,8 @@ import (
 const (
 	// Rows are decoded so many bytes, and at most so many rows, at a time.
 	batchBytes, batchRows = 8 << 20, 4096
-	// ahead is how much is read ahead for all columns, minAhead and maxAhead for one.
-	ahead, minAhead, maxAhead = 64 << 20, 64 << 10, 4 << 20
+	// ahead is how much is read ahead for all columns, maxAhead for one.
+	ahead, maxAhead = 64 << 20, 4 << 20
 )
 
 // table is an open file of rows.
@@ -32,11 +32,11 @@ type table struct {
 	size       int64
 }
 
-func openTable(from io.ReaderAt, size int64) (t table, err error) {
+func openTable(from *ranged) (t table, err error) {
 	properties := parquet.NewReaderProperties(memory.DefaultAllocator)
 	properties.BufferedStreamEnabled = true
 	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
-	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, size), file.WithReadProps(properties))
+	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, from.size), file.WithReadProps(properties))
 	if err != nil {
 		return t, err
 	}
@@ -46,7 +46,7 @@ func openTable(from io.ReaderAt, size int64) (t table, err error) {
 	if err != nil {
 		return t, err
 	}
-	t = table{r, properties, size}
+	t = table{r, properties, from.size}
 	for i := range r.Manifest.Fields {
 		t.settle(&r.Manifest.Fields[i])
 	}
