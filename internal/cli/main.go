@@ -169,12 +169,18 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	return root
 }
 
-// flagMistake shortens a flag's value where it is told.
+// flagMistake says what is wrong with a flag's value, and of a time what was likely meant.
 func flagMistake(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
 	name, value := invalid.GetFlag().Name, report.OneLine(invalid.GetValue(), 100)
-	return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
+	if invalid.GetFlag().Value.Type() != "duration" {
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
+	}
+	if _, bare := time.ParseDuration(value + "s"); bare == nil {
+		return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
+	}
+	return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
 }

@@ -22,8 +22,8 @@ func TestMistake_NamesTheFlag(t *testing.T) {
 func TestMistake_SaysWhatWasMeant(t *testing.T) {
 	for value, want := range map[string]string{
 		"map f --loca":        "unknown flag: --loca",
-		"map f --timeout 10":  `"10" for "--timeout" flag: time: missing unit in duration "10"`,
-		"map f --timeout=ten": `"ten" for "--timeout" flag: time: invalid duration "ten"`,
+		"map f --timeout 10":  "--timeout 10 has no unit; write 10s",
+		"map f --timeout=ten": `--timeout "ten" is no time; write 90s, 5m or 2h`,
 	} {
 		got := run(t, "", strings.Fields(value)...)
 		require.Equal(t, exitUsage, got.code, value)
