@@ -68,9 +68,8 @@ type Progress struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
-	// Busy is the time that slots spent on finished chunks, GPU what GPUs did for them.
-	Busy Duration `json:"busy,omitempty"`
-	GPU  *GPUUse  `json:"gpu,omitempty"`
+	// GPU is what GPUs did for the finished chunks.
+	GPU *GPUUse `json:"gpu,omitempty"`
 	// Stages are those of a map that has some. Succeeded then counts the items that have
 	// gone through all, Failed those that failed in any.
 	Stages []StageProgress `json:"stages,omitempty"`

@@ -19,6 +19,10 @@ type GPUUse struct {
 	Energy float64 `json:"energy,omitempty"`
 	// Cost is Time by the price of the pools that have one.
 	Cost float64 `json:"cost,omitempty"`
+	// Slots is how long slots of GPUs were held, Busy how long of that Items ran in them.
+	Slots Duration `json:"slots"`
+	Busy  Duration `json:"busy"`
+	Items int64    `json:"items"`
 }
 
 // Add adds all of another.
@@ -29,6 +33,9 @@ func (u *GPUUse) Add(other *GPUUse) {
 		u.Slowed += other.Slowed
 		u.Energy += other.Energy
 		u.Cost += other.Cost
+		u.Slots += other.Slots
+		u.Busy += other.Busy
+		u.Items += other.Items
 	}
 }
 
@@ -40,27 +47,26 @@ func (u GPUUse) Known() *GPUUse {
 	return &u
 }
 
-// Text says what the GPUs did for so many items, whose processes were busy for so long;
-// nothing where nobody looked at one.
-func (u *GPUUse) Text(items int64, busy Duration) string {
+// String says it for people; nothing where nobody looked at a GPU.
+func (u *GPUUse) String() string {
 	if u == nil {
 		return ""
 	}
-	percent := func(part Duration) float64 { return 100 * float64(part) / float64(max(1, u.Time)) }
-	text := fmt.Sprintf("%.0f%% busy", percent(u.Computing))
+	percent := func(part, all Duration) float64 { return 100 * float64(part) / float64(max(1, all)) }
+	text := fmt.Sprintf("%.0f%% busy", percent(u.Computing, u.Time))
 	if u.Energy > 0 {
 		text += fmt.Sprintf(" at %.0f W, %s", u.Energy/time.Duration(u.Time).Seconds(), joules(u.Energy))
-		if items > 1 {
-			text += fmt.Sprintf(", %s per item", joules(u.Energy/float64(items)))
+		if u.Items > 1 {
+			text += fmt.Sprintf(", %s per item", joules(u.Energy/float64(u.Items)))
 		}
 	}
 	if u.Cost > 0 {
-		text += fmt.Sprintf("; cost %.2f", u.Cost)
+		text += fmt.Sprintf("; cost %.3g", u.Cost)
 	}
-	if percent(u.Slowed) >= 1 {
-		text += fmt.Sprintf("; slowed by heat or for want of power %.0f%% of the time", percent(u.Slowed))
+	if slowed := percent(u.Slowed, u.Time); slowed >= 1 {
+		text += fmt.Sprintf("; slowed by heat or for want of power %.0f%% of the time", slowed)
 	}
-	if time.Duration(u.Time) >= 10*time.Second && percent(u.Computing) < 50 && percent(busy) > 80 {
+	if time.Duration(u.Time) >= 10*time.Second && percent(u.Computing, u.Time) < 50 && percent(u.Busy, u.Slots) > 80 {
 		text += "; its items leave it idle: try more slots per GPU, or stages for what they do on the CPU"
 	}
 	return text

@@ -1,15 +1,19 @@
 package activities
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/store"
 )
@@ -126,5 +130,40 @@ func tooLarge(task string, bytes int) *gpumux.Fault {
 		Kind: gpumux.FaultTaskError, Op: "run", Task: task,
 		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
 		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
+	}
+}
+
+// shortText is how many bytes of what an item printed travel in a history, and of its
+// traceback. Messages are short.
+const shortText = 1000
+
+func excerpt(r gpumux.Result) gpumux.Result {
+	r.Printed = endOf(r.Printed)
+	if r.Fault != nil {
+		fault := *r.Fault
+		fault.Traceback, fault.Tail = endOf(fault.Traceback), endOf(fault.Tail)
+		r.Fault = &fault
+	}
+	return r
+}
+
+func endOf(text string) string {
+	if len(text) <= shortText {
+		return text
+	}
+	return fmt.Sprintf("[the last %d of %d bytes]\n", shortText, len(text)) + strings.ToValidUTF8(text[len(text)-shortText:], "")
+}
+
+// checked is an activity that reads and validates its input before it calls f, and whose
+// errors Temporal understands. A wrong input is a final error. Every activity with an
+// input is registered through it.
+func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
+	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
+		defer func() { err = failure(err) }()
+		var in In
+		if err := contract.DecodePayload(raw, &in); err != nil {
+			return out, badInput(err, "")
+		}
+		return f(ctx, in)
 	}
 }

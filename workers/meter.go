@@ -47,12 +47,13 @@ type metered struct {
 type metering struct {
 	meter *meter
 	uuids []string
+	began time.Time
 	use   gpumux.GPUUse
 }
 
 // Begin begins the share of a call that has these devices.
 func (m *meter) Begin(uuids []string) *metering {
-	call := &metering{meter: m}
+	call := &metering{meter: m, began: time.Now()}
 	if uuids[0] == gpu.CPU {
 		return call
 	}
@@ -68,7 +69,7 @@ func (m *meter) Begin(uuids []string) *metering {
 		d.share(time.Now())
 		d.calls[call] = true
 		if !d.followed {
-			d.followed, d.read, d.history = true, time.Time{}, nil
+			d.followed, d.read, d.history, d.sum, d.readings = true, time.Time{}, nil, 0, 0
 			go m.follow(uuid, d)
 		}
 	}
@@ -87,7 +88,7 @@ func (c *metering) End(price float64) *gpumux.GPUUse {
 		d.share(time.Now())
 		delete(d.calls, c)
 	}
-	c.use.Cost = price * time.Duration(c.use.Time).Hours()
+	c.use.Cost, c.use.Slots = price*time.Duration(c.use.Time).Hours(), gpumux.Duration(time.Since(c.began))
 	return c.use.Known()
 }
 

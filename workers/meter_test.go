@@ -71,6 +71,7 @@ func TestMeter_SharesAddUp(t *testing.T) {
 		require.InDelta(t, 12.5, time.Duration(two.Computing).Seconds(), 0.51, "a reading counts for a second")
 		require.InDelta(t, 10, time.Duration(two.Slowed).Seconds(), 1)
 		require.InDelta(t, 0.015, two.Cost, 1e-4)
+		require.InDelta(t, 20, time.Duration(two.Slots).Seconds(), 0.01)
 		require.Equal(t, map[string][]int{"GPU-1": {50, 50, 50, 50, 90, 100}}, m.History([]config.Group{{Name: "GPU-1"}, {Name: "GPU-2"}}))
 	})
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -235,8 +236,12 @@ func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 		if load, err := g.Load(d.UUID); err == nil {
 			labels := []string{strconv.Itoa(d.Index), d.UUID, d.Name}
 			value(descUtil, prometheus.GaugeValue, 100*load.Computing, labels...)
-			value(descPower, prometheus.GaugeValue, load.Power, labels...)
-			value(descEnergy, prometheus.CounterValue, 1000*load.Energy, labels...)
+			if load.Power >= 0 {
+				value(descPower, prometheus.GaugeValue, load.Power, labels...)
+			}
+			if load.Energy > 0 {
+				value(descEnergy, prometheus.CounterValue, 1000*load.Energy, labels...)
+			}
 		}
 	}
 }
@@ -276,6 +281,33 @@ func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...st
 				cordoned = 1
 			}
 			value(descCordoned, prometheus.GaugeValue, cordoned, p.Name, device)
+		}
+	}
+}
+
+const backlogEvery = 15 * time.Second
+
+// followBacklog keeps what the running maps have to do in the pools of the file among the
+// metrics, until ctx ends. While a map is silent no value falls, so that an autoscaler
+// takes no worker away because of that.
+func (w *Worker) followBacklog(ctx context.Context) {
+	f := &fleet.Fleet{Client: w.client, Namespace: w.namespace}
+	for had := map[string]fleet.Backlog{}; len(w.config.Backlog) > 0; {
+		all, silent, err := f.Backlog(ctx)
+		if ctx.Err() == nil && (err != nil || silent != nil) {
+			w.log.Warn("the backlog is not known in full; its metrics do not fall", zap.Strings("silent", silent), zap.Error(err))
+		}
+		for _, pool := range w.config.Backlog {
+			if b := all[pool]; err == nil && (silent == nil || b.Items > had[pool].Items) {
+				had[pool] = b
+				w.metrics.backlog.WithLabelValues(pool).Set(float64(b.Items))
+				w.metrics.work.WithLabelValues(pool).Set(b.Seconds)
+			}
+		}
+		select {
+		case <-time.After(backlogEvery):
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 		}
 	}
 	granted := r.granted(held, h, call)
-	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.items.WithLabelValues(r.pool.Name), rest: remainder{left: call.Len}}
+	granted.Work = &counted{Work: work, runner: r, seat: h, stint: stint, use: &metering.use, took: r.metrics.items.WithLabelValues(r.pool.Name), rest: remainder{left: call.Len}}
 	err = h.Run(ctx, task, granted)
 	if r.endedWithWorker(err) {
 		return pool.ErrStopped
@@ -178,6 +178,7 @@ type counted struct {
 	runner *runner
 	seat   *pool.Seat
 	stint  *stint
+	use    *gpumux.GPUUse
 	took   prometheus.Observer
 	rest   remainder
 }
@@ -186,6 +187,7 @@ func (c *counted) Done(d calls.Done) {
 	if c.seat.Devices[0] != gpu.CPU {
 		d.GPUs = len(c.seat.Devices)
 	}
+	c.use.Busy, c.use.Items = c.use.Busy+gpumux.Duration(d.Busy), c.use.Items+1
 	c.seat.ObservePeak(d.Peak)
 	c.took.Observe(d.Busy.Seconds())
 	if c.rest.soon(d.Busy) {

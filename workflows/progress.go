@@ -64,7 +64,6 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		p.InFlight, p.Window, p.Chunks, p.Waiting = p.InFlight+t.InFlight, p.Window+s.sizer.Whole(), p.Chunks+t.Chunks, p.Waiting+t.Raised
 		peaks.Merge(s.tally.peaks.Known())
 		use.Add(s.tally.use.Known())
-		p.Busy += gpumux.Duration(s.tally.busy)
 		for rung, n := range t.Left {
 			left[s.ladder.rungs[rung].name] += n
 		}

@@ -108,7 +108,8 @@ func TestLoad_AClassThatEnds(t *testing.T) {
 						require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 					}
 					if says != "" {
-						status = wire.Unleft
+						fault := p.Next().(wire.Fault)
+						require.Equal(t, []any{int64(0), "ValueError", "no way out"}, []any{fault.Run, fault.Raised.Class, fault.Raised.Message})
 					}
 					require.Equal(t, status, p.Exit())
 					require.Regexp(t, "^"+regexp.QuoteMeta(c.printed)+"(?s:.*)"+says+"$", p.Printed())

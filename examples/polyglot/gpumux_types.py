@@ -135,6 +135,9 @@ GPUUse = TypedDict(
         "slowed": float,
         "energy": float,
         "cost": float,
+        "slots": Required[float],
+        "busy": Required[float],
+        "items": Required[int],
     },
     total=False,
 )
@@ -214,7 +217,6 @@ Progress = TypedDict(
         "lost": str,
         "passedOver": List[str],
         "peak": Peaks,
-        "busy": float,
         "gpu": GPUUse,
         "stages": List[StageProgress],
     },

@@ -169,6 +169,12 @@ export interface GPUUse {
   energy?: number;
   /** cost is time by the price of the pools that have one. */
   cost?: number;
+  /** slots is how long slots of GPUs were held, busy how long of that items ran in them. */
+  slots: number;
+  /** slots is how long slots of GPUs were held, busy how long of that items ran in them. */
+  busy: number;
+  /** slots is how long slots of GPUs were held, busy how long of that items ran in them. */
+  items: number;
 }
 
 export interface StageProgress {
@@ -258,9 +264,7 @@ export interface Progress {
   passedOver?: Array<string>;
   /** peak is the memory that the finished items needed, where it was measured. */
   peak?: Peaks;
-  /** busy is the time that slots spent on finished chunks, gpu what GPUs did for them. */
-  busy?: number;
-  /** busy is the time that slots spent on finished chunks, gpu what GPUs did for them. */
+  /** gpu is what GPUs did for the finished chunks. */
   gpu?: GPUUse;
   /** stages are those of a map that has some. succeeded then counts the items that have gone through all, failed those that failed in any. */
   stages?: Array<StageProgress>;

@@ -250,7 +250,7 @@ func (r *ending) print(to io.Writer) {
 	if r.Peak != nil {
 		say("memory", "peak per item: "+r.Peak.String())
 	}
-	say("GPU", r.GPU.Text(r.Items, r.Busy))
+	say("GPU", r.GPU.String())
 	say("tokens", r.spent)
 	if say("results", r.File); r.File == "" && !r.printed {
 		say("results", cmp.Or(r.fetch, "gpumux results "+r.ID))

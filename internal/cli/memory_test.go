@@ -41,20 +41,20 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 
 func TestMemory_WhatGPUsDidIsShown(t *testing.T) {
 	second := gpumux.Duration(time.Second)
-	use, busy := &gpumux.GPUUse{Time: 100 * second, Computing: 38 * second, Energy: 21200}, 95*second
+	use := &gpumux.GPUUse{Time: 100 * second, Computing: 38 * second, Energy: 21200, Slots: 100 * second, Busy: 95 * second, Items: 100}
 	want := "38% busy at 212 W, 21.2 kJ, 212 J per item; its items leave it idle: try more slots"
 	var b bytes.Buffer
-	(&ending{Summary: gpumux.Summary{Items: 100, Busy: busy, GPU: use}}).print(&b)
+	(&ending{Summary: gpumux.Summary{Items: 100, GPU: use}}).print(&b)
 	require.Contains(t, b.String(), "  GPU        "+want)
 	for _, d := range []*starter.Detail{
-		{MapInfo: starter.MapInfo{Status: starter.StatusRunning}, Progress: &gpumux.Progress{Succeeded: 90, Failed: 10, Busy: busy, GPU: use}},
-		{MapInfo: starter.MapInfo{Status: starter.StatusCompleted}, Summary: &gpumux.Summary{Items: 100, Busy: busy, GPU: use}},
+		{MapInfo: starter.MapInfo{Status: starter.StatusRunning}, Progress: &gpumux.Progress{Succeeded: 90, Failed: 10, GPU: use}},
+		{MapInfo: starter.MapInfo{Status: starter.StatusCompleted}, Summary: &gpumux.Summary{Items: 100, GPU: use}},
 	} {
 		b.Reset()
 		report.Detail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "GPU        "+want)
 	}
-	lines := report.StageLines([]gpumux.StageProgress{{Task: "embed", Succeeded: 100, Busy: busy, GPU: use}})
+	lines := report.StageLines([]gpumux.StageProgress{{Task: "embed", Succeeded: 100, GPU: use}})
 	require.Contains(t, lines[0], "  GPU "+want)
-	require.Contains(t, contract.Details(gpumux.Progress{Succeeded: 100, Busy: busy, GPU: use}, nil), "\nGPU: "+want)
+	require.Contains(t, contract.Details(gpumux.Progress{Succeeded: 100, GPU: use}, nil), "\nGPU: "+want)
 }

@@ -47,7 +47,7 @@ func Details(p gpumux.Progress, ladder []string) string {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
 	}
 	if p.GPU != nil {
-		b.WriteString("\nGPU: " + p.GPU.Text(done, p.Busy) + "\n")
+		b.WriteString("\nGPU: " + p.GPU.String() + "\n")
 	}
 	for _, kind := range slices.Sorted(maps.Keys(p.Faults)) {
 		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], text.Plain(string(kind))))

@@ -211,21 +211,21 @@ func fromDeath(e Evidence) Diagnosis {
 	case e.Command && !ended:
 		return plain(gpumux.FaultTaskError, cmp.Or(oneLine(e.Protocol), "the command ended well but gave no result"))
 	case e.Command && sig == 0:
-		d = plain(gpumux.FaultTaskError, cmp.Or(message, LastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
+		d = plain(gpumux.FaultTaskError, cmp.Or(message, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
 	case sig != 0 && !shell:
 		d = plain(gpumux.FaultCrash, "the task process ended by "+exitText(e)+detail(message))
 	case e.Silent != "":
 		d = plain(gpumux.FaultCrash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
-			detail(cmp.Or(message, LastLine(e.Tail)))))
+			detail(cmp.Or(message, lastLine(e.Tail)))))
 	case e.Loading && !shell && e.ExitCode != WireLost:
 		module, _, _ := strings.Cut(e.Target, ":")
 		module = cmp.Or(module, "the task's module")
 		d = plain(gpumux.FaultCrash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
-			detail(cmp.Or(message, LastLine(e.Tail), e.Protocol))))
+			detail(cmp.Or(message, lastLine(e.Tail), e.Protocol))))
 	case !ended:
 		d = plain(gpumux.FaultCrash, "the task process ended itself with exit status 0 in the middle of an item"+detail(e.Protocol))
 	default:
-		d = plain(gpumux.FaultCrash, "the task process ended with "+exitText(e)+detail(cmp.Or(message, LastLine(e.Tail), e.Protocol)))
+		d = plain(gpumux.FaultCrash, "the task process ended with "+exitText(e)+detail(cmp.Or(message, lastLine(e.Tail), e.Protocol)))
 	}
 	d.Fault.Class = class
 	return d

@@ -104,7 +104,7 @@ func lastMessage(tail string) (message, class string) {
 	return "", ""
 }
 
-func LastLine(text string) string {
+func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return oneLine(text[strings.LastIndexByte(text, '\n')+1:])
 }

@@ -29,7 +29,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	switch {
 	case p != nil:
 		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
-		use = p.GPU.Text(p.Succeeded+p.Failed, p.Busy)
+		use = p.GPU.String()
 		if p.Paused {
 			status = "paused"
 		} else if p.Phase != gpumux.PhaseRunning {
@@ -37,7 +37,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 		}
 	case d.Summary != nil:
 		faults, peaks = d.Summary.Faults, d.Summary.Peak
-		use = d.Summary.GPU.Text(d.Summary.Items, d.Summary.Busy)
+		use = d.Summary.GPU.String()
 	}
 	if d.Input != "" {
 		items += " from " + d.Input

@@ -44,7 +44,7 @@ func StageLines(stages []gpumux.StageProgress) (lines []string) {
 		say(s.Waiting > 0, "%s waiting", humanize.Comma(s.Waiting))
 		say(s.Rate() > 0, "up to %s", PerSecond(s.Rate()))
 		say(s.Busy > 0 && s.Running+s.Waiting == 0, "busy %s", Span(time.Duration(s.Busy)))
-		say(s.GPU != nil, "GPU %s", s.GPU.Text(s.Succeeded+s.Failed, s.Busy))
+		say(s.GPU != nil, "GPU %s", s.GPU)
 		lines = append(lines, line)
 	}
 	if advice := gpumux.Advice(stages); advice != "" {

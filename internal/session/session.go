@@ -39,6 +39,8 @@ type Session struct {
 	conn   *wire.Conn
 	// ended is why the wire ended, once Heard is closed.
 	ended error
+	// raised is what the task raised when its process ended.
+	raised string
 	// started ends the process's turn to start.
 	started func()
 }
@@ -208,14 +210,27 @@ func (p *Session) End(kindly bool, grace time.Duration) (late bool, raised strin
 	}
 	select {
 	case <-p.Process.Exited:
-		if p.conn != nil && p.Process.Status.ExitCode() == wire.Unleft {
-			raised = diagnosis.LastLine(p.Process.Out.Rest())
+		if p.conn != nil {
+			for message := range p.Heard { // it ends, since nothing of the process is left
+				p.Leaving(message)
+			}
 		}
 	case <-time.After(grace):
 		late = true
 	}
 	p.Kill()
-	return late, raised
+	return late, p.raised
+}
+
+// Leaving notes what the task raised when its process ended, which is of no run. It
+// reports whether the message says so.
+func (p *Session) Leaving(message wire.Message) bool {
+	fault, ok := message.(wire.Fault)
+	if ok = ok && fault.Run == 0; ok {
+		line, _, _ := strings.Cut(fault.Raised.Message, "\n")
+		p.raised = fault.Raised.Class + ": " + line
+	}
+	return ok
 }
 
 // Kill ends the process without asking, and the conversation.

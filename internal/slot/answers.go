@@ -60,6 +60,9 @@ func (a *answers) hear(message wire.Message) error {
 		if err := a.read(m.Board, m.Allocators); err != nil {
 			return err
 		}
+		if a.p.session.Leaving(m) {
+			return nil
+		}
 		return a.raised(m)
 	case wire.Canceled:
 		if err := a.read(m.Board, nil); err != nil {

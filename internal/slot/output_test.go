@@ -70,7 +70,7 @@ func TestSlot_TasksThatRaiseAtTheirEndAreSaid(t *testing.T) {
 		var notices notice.List
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"),
-			[]byte("class Sink:\n    def __call__(self, x): return x\n    def close(self): raise OSError('no space left')\n"), 0o644))
+			[]byte("class Sink:\n    def __call__(self, x): return x\n    def close(self):\n        print('it ends', flush=True)\n        raise OSError('no space left\\nanywhere')\n"), 0o644))
 		s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Notices: &notices})
 		got, err := run(t, s, python(dir, "Sink"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(ints(3)...)})
 		require.NoError(t, err)

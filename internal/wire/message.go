@@ -12,8 +12,6 @@ const (
 	Version = 1
 	// MaxFrame is the most bytes that one frame may hold, without its length.
 	MaxFrame = 1 << 30
-	// Unleft is the exit status of a process whose task raised when it was left.
-	Unleft = 66
 )
 
 // Message is one of Hello, Run, Next, Cancel and Stop (from the worker), or one of
@@ -122,7 +120,8 @@ type Posted struct {
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Fault says that an item raised or, with Run 0, that the task does not load.
+// Fault says that an item raised or, with Run 0, that the task does not load, or raised
+// when its process ended.
 type Fault struct {
 	Run        int64       `json:"run,omitempty"`
 	N          int         `json:"n,omitempty"`

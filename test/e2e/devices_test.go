@@ -320,6 +320,9 @@ func TestDevices_WhatGPUsDid(t *testing.T) {
 	require.InDelta(t, 250, sum.GPU.Energy/seconds, 5)
 	require.InDelta(t, 0.5, float64(sum.GPU.Slowed)/float64(sum.GPU.Time), 0.2, "one of the two")
 	require.InDelta(t, seconds, sum.GPU.Cost, 0.01)
+	require.EqualValues(t, 240, sum.GPU.Items)
+	require.InDelta(t, float64(sum.GPU.Slots), float64(sum.GPU.Busy), 0.3*float64(sum.GPU.Slots), "naps fill the slots")
+	require.Contains(t, sum.GPU.String(), "its items leave it idle: try more slots per GPU")
 
 	sum, err := s.run(gpumux.MapInput{Stages: []gpumux.Stage{{Task: "nap", Ladder: []string{"gpu"}}, {Task: "nap", Ladder: []string{"gpu"}}}, Range: &gpumux.Range{End: 20}})
 	require.NoError(t, err)

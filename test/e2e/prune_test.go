@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -56,7 +57,10 @@ func TestPrune_KeepsWhatMapsUse(t *testing.T) {
 	ended := s.start(over("double"))
 	_, err = s.wait(ended)
 	require.NoError(t, err)
-	running := s.start(over("gate"))
+	argument, gated := "sources/"+strings.Repeat("0a", 32)+".arg", over("gate")
+	s.write(filepath.Join("store", argument), names.ArraysHead)
+	gated.Input.ArgFile = argument
+	running := s.start(gated)
 	later := time.Now().Add(time.Hour) // as if that much time had passed
 
 	require.Empty(t, s.prune(time.Now().Add(-time.Hour), false), "nothing is an hour old")
@@ -84,8 +88,9 @@ func TestPrune_KeepsWhatMapsUse(t *testing.T) {
 	require.NoError(t, err, "its source and its parts were left alone")
 	require.Len(t, s.results(running), gpumux.InlineItems+1)
 
-	s.untilOver("the map has ended", later, filepath.Dir(running.Output), source)
-	require.Len(t, s.prune(later, false), 2)
+	s.untilOver("the map has ended", later, filepath.Dir(running.Output), argument, source)
+	require.Len(t, s.prune(later, false), 3)
+	require.NoFileExists(t, filepath.Join(s.dir, "store", argument))
 	require.NoFileExists(t, filepath.Join(s.dir, "store", strings.TrimSuffix(source, "jsonl")+"index"))
 }
 

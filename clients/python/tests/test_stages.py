@@ -59,6 +59,16 @@ class Stages(unittest.TestCase):
         stages = [tasks.Scale, gpumux.stage(tasks.Scale, arg={"factor": 10}), tasks.Scale]
         self.assertEqual(values(gpumux.map(stages, [1, 2], slots=1, arg={"factor": 2, "offset": 1})), [61, 101])
 
+    def test_args_that_are_too_large_for_a_stage(self):
+        import numpy
+
+        with self.assertRaisesRegex(TypeError, "give arrays in the arg of the map"):
+            gpumux.stage("a:f", arg={"w": numpy.arange(3)})
+        with self.assertRaisesRegex(ValueError, "has 16386 bytes as JSON, more than 16384"):
+            gpumux.stage("a:f", arg="x" * (16 << 10))
+        with self.assertRaisesRegex(TypeError, "retry_on: 3 is no class of exceptions"):
+            gpumux.stage("a:f", attempts=2, retry_on=[OSError, 3])
+
     def test_what_a_stage_says_to_the_command(self):
         once = gpumux.stage("b:g", pool=["gpu", "cpu"], attempts=3, retry_on=(OSError, "a.B"), timeout=1.5, keep=True, arg={"x": [1]})
         self.assertEqual(read("a:f", "").words, ["a:f"])

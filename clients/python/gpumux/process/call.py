@@ -105,27 +105,24 @@ class Caller:
         finally:
             self._run = 0
 
-    def close(self) -> bool:
-        """Leave the task, and cancel what async tasks left running, so their clean-up happens. Whether leaving raised nothing."""
+    def close(self) -> None:
+        """Leave the task, and cancel what async tasks left running, so their clean-up happens. The worker is told what leaving raises."""
         leave, self._exit = self._exit, None
         if self._window is not None:
             self._window.closing = True
         if leave is not None:
             # What the task itself has running may be needed to leave it.
             self._cancel({self._awaited} | (self._window.tasks() if self._window is not None else set()))
-        left = leave is None or self._leave(leave)
+            self._leave(leave)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             self._cancel()
             self._loop = None
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
-        if left:
-            self.ended()
-        return left
+        self.ended()
 
-    def _leave(self, leave: Callable[[], Any]) -> bool:
-        """Whether the task was left without an exception, which is printed."""
+    def _leave(self, leave: Callable[[], Any]) -> None:
         try:
             value = leave()
             if hasattr(value, "__await__"):
@@ -134,8 +131,10 @@ class Caller:
             pass
         except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)
-            return False
-        return True
+            try:
+                self._wire.fault(describe(error))
+            except OSError:
+                pass  # the worker is gone
 
     def _cancel(self, begun: set | None = None) -> None:
         """Cancel what runs on the event loop: of begun, or all."""

@@ -13,7 +13,7 @@ import signal
 import sys
 
 # Exit statuses; docs/wire.md lists them.
-WIRE, LOAD, UNLEFT, TERMINATED = 64, 65, 66, 143
+WIRE, LOAD, TERMINATED = 64, 65, 143
 
 
 def main() -> int:
@@ -44,8 +44,6 @@ def main() -> int:
             template.leave(status)
         return status
     except SystemExit as end:
-        if forks and forks.child and end.code == UNLEFT:
-            template.leave(UNLEFT)
         if end.code == TERMINATED:
             # A thread of the task may hold up the end, and who has sent the signal may wait for nothing.
             signal.signal(signal.SIGALRM, lambda *_: os._exit(TERMINATED))
@@ -165,8 +163,7 @@ def _serve(wire, ended, forks) -> int:
                 return 0
             del message, body
     finally:
-        if not caller.close():
-            raise SystemExit(UNLEFT)
+        caller.close()
 
 
 def _streams() -> None:

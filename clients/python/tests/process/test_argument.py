@@ -57,6 +57,12 @@ class TestArgument(unittest.TestCase):
         for array in found:
             self.assertEqual(array.ctypes.data % 64, 0)
 
+    def test_a_memory_mapped_array_is_an_array(self):
+        with tempfile.NamedTemporaryFile() as file:
+            numpy.memmap(file, "f4", "w+", shape=(10, 10))[:] = 2
+            found, head = through({"w": numpy.memmap(file.name, "f4", "r", shape=(10, 10))})
+            self.assertEqual((head, float(found["w"].sum())), (argument.HEAD, 200))
+
     def test_the_same_value_is_the_same_file(self):
         files = []
         for _ in range(2):

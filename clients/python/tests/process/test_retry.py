@@ -1,5 +1,7 @@
 """Which exceptions an item is tried again after."""
 
+import asyncio
+import concurrent.futures
 import json
 import unittest
 
@@ -21,7 +23,10 @@ class TestRetry(unittest.TestCase):
             (TimeoutError(), "BaseException", True),
             (OSError(), "TimeoutError", False),
             (TimeoutError(), "Error", False),
-            (TimeoutError(), "asyncio.TimeoutError", False),
+            (TimeoutError(), "asyncio.TimeoutError", asyncio.TimeoutError is TimeoutError),
+            (asyncio.TimeoutError(), "concurrent.futures.TimeoutError", concurrent.futures.TimeoutError is asyncio.TimeoutError),
+            (OSError(), "IOError", True),
+            (OSError(), "no.such.module", False),
             (json.JSONDecodeError("", "", 0), "json.JSONDecodeError", True),
             (json.JSONDecodeError("", "", 0), "decoder.JSONDecodeError", True),
             (read(), "requests.exceptions.Timeout", True),
@@ -49,6 +54,15 @@ class TestRetry(unittest.TestCase):
         self.assertFalse(Retry(2, ["LookupError"]).final(outer))
         self.assertTrue(Retry(2, ["OSError"]).final(outer))
         self.assertTrue(Retry(2, ["OSError"]).final(odd))
+        outer.exceptions = (outer,)
+        self.assertFalse(Retry(2, ["OSError"]).final(outer), "what cannot be told is tried again")
+
+        class Raising(Exception):
+            @property
+            def exceptions(self):
+                raise ZeroDivisionError
+
+        self.assertFalse(Retry(2, ["OSError"]).final(Raising()))
 
 
 if __name__ == "__main__":
