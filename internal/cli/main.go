@@ -169,7 +169,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	return root
 }
 
-// flagMistake says what is wrong with a flag's value, and of a time what was likely meant.
+// flagMistake says what is wrong with a flag's value, and of a time what was meant.
 func flagMistake(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
