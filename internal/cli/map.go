@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -265,11 +266,11 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
-// of them. The context ends if a write to a stream fails, as when its reader has gone.
+// of them. The context ends if a write to a stream fails, or if its reader has gone.
 func (r *mapRun) stream(ctx context.Context, out output) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	if out.path == "" {
-		catchSIGPIPE()
+		watchReader(within, r.a.Stdout, stop)
 	}
 	done := make(chan struct{})
 	var causes starter.Causes
@@ -288,9 +289,18 @@ func (r *mapRun) stream(ctx context.Context, out output) (within context.Context
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
 }
 
-// catchSIGPIPE makes an error of a write whose reader has gone. Without it that would end
-// this program in the middle of its items.
-func catchSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+// watchReader ends a context when the reader of a stream has gone. Without the handler of
+// SIGPIPE the next write would end this program in the middle of its items.
+func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if pipe, ok := stream.(*os.File); ok {
+		go func() {
+			if abandoned(ctx, pipe) {
+				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
+			}
+		}()
+	}
+}
 
 // deliver writes the results and tells what the map came to. Streamed are the causes in
 // results that were written already.

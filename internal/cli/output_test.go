@@ -200,3 +200,24 @@ func TestOutput_FailedAndValues(t *testing.T) {
 		require.EqualValues(t, 123456789012, causes.Sorted()[0].Example.Index)
 	}
 }
+
+// The end of who reads is noticed without a write, behind a pipe and behind a socket,
+// which some programs give in its place.
+func TestAbandoned(t *testing.T) {
+	pipe := make([]int, 2)
+	require.NoError(t, unix.Pipe(pipe))
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	for _, ends := range [][]int{pipe, pair[:]} {
+		reader, writer := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "writer")
+		defer writer.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan bool)
+		go func() { gone <- abandoned(ctx, writer) }()
+		stop()
+		require.False(t, <-gone)
+		go func() { gone <- abandoned(t.Context(), writer) }()
+		require.NoError(t, reader.Close())
+		require.True(t, <-gone)
+	}
+}

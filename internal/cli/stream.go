@@ -69,14 +69,15 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Context()
-	o, err := f.optionsHere(ctx, a, &f.input)
+	o, err := f.optionsHere(c.Context(), a, &f.input)
 	if err != nil {
 		return err
 	}
 	f.source.stdin = a.Stdin
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
 	if r.out.path == "" {
-		catchSIGPIPE()
+		watchReader(ctx, a.Stdout, stop)
 	}
 	count, in := int64(0), f.input
 	in.ArgFile = f.argFile // there is no store to name it in
