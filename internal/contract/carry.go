@@ -89,6 +89,14 @@ type Handoff struct {
 	Carry *Carry `json:"carry"`
 }
 
+func (c Handoff) Validate() error {
+	bad := gpumux.InputError{What: "state of a map"}
+	if c.Carry == nil {
+		bad.Add("carry", "is missing")
+	}
+	return bad.Err()
+}
+
 // Input is the input of a map on its way to the next workflow: a field that only a newer
 // worker knows is ignored.
 type Input gpumux.MapInput

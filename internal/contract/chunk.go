@@ -118,6 +118,28 @@ type Chunk struct {
 	Guessed  bool  `json:"guessed,omitempty"`
 }
 
+// Validate refuses a chunk whose items are too many, or are not there.
+func (c Chunk) Validate() error {
+	bad := gpumux.InputError{What: "chunk"}
+	n := c.Work.Len()
+	if n < 1 || n > gpumux.MaxChunk {
+		bad.Add("runs", "a chunk of %d items; it has 1 to %d", n, gpumux.MaxChunk)
+	}
+	ways := 0
+	for _, has := range []bool{c.Items != nil, c.Source != nil, c.Range != nil, c.Values != nil} {
+		if has {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		bad.Add("items", "give one of items, source, range and values")
+	case c.Items != nil && (int64(len(c.Items)) != n || c.List != nil):
+		bad.Add("items", "a chunk of %d items carries %d", n, len(c.Items))
+	}
+	return bad.Err()
+}
+
 // Values are the results of a stage: a folder, and the parts of it that have those of a
 // chunk. Without any the folder's catalog knows the parts; see store.FindParts.
 type Values struct {

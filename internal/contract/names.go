@@ -60,6 +60,17 @@ type PageInput struct {
 	Limit  int    `json:"limit,omitempty"`
 }
 
+func (in PageInput) Validate() error {
+	bad := gpumux.InputError{What: "page"}
+	if in.From < 0 || in.Limit < 0 {
+		bad.Add("from", "byte %d, and at most %d results; neither is below 0", in.From, in.Limit)
+	}
+	if in.Output == "" {
+		bad.Add("output", "is missing; give the Output of the summary of a map that has completed")
+	}
+	return bad.Err()
+}
+
 // Page is the answer of ReadPage. Next is the byte behind it, or 0 at the end.
 type Page struct {
 	Results []gpumux.Result `json:"results,omitempty"`

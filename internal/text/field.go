@@ -104,3 +104,15 @@ func Beginning(value []byte) string {
 	}
 	return strings.ToValidUTF8(string(bytes.TrimSpace(value[:end])), "\uFFFD") + "…"
 }
+
+// excerpt is how many bytes are kept.
+const excerpt = 200
+
+// Excerpt is the beginning of a JSON value for people, of as many bytes as a fault keeps
+// of its item.
+func Excerpt(value []byte) string {
+	if len(value) <= excerpt {
+		return string(Unescaped(value))
+	}
+	return strings.ToValidUTF8(string(Unescaped(value[:excerpt-len("…")])), "") + "…"
+}
