@@ -202,11 +202,11 @@ var (
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
+	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 	// What NVIDIA's exporter of DCGM shows as well has its names, units and labels.
 	descUtil   = prometheus.NewDesc("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", []string{"gpu", "UUID", "modelName"}, nil)
 	descPower  = prometheus.NewDesc("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", []string{"gpu", "UUID", "modelName"}, nil)
 	descEnergy = prometheus.NewDesc("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", []string{"gpu", "UUID", "modelName"}, nil)
-	descTotal  = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
 
 // Describe implements prometheus.Collector: nothing is checked in advance.

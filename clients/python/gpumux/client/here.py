@@ -81,8 +81,8 @@ def map(
     "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
     the seconds before the next try. retry_on is the exceptions that are worth it, classes or their
-    names, such as (TimeoutError, "openai.RateLimitError"); others fail at once. start_timeout is the most seconds that a process may take to
-    start, downloads of the function's module included (300).
+    names, such as (TimeoutError, "openai.RateLimitError"); others fail at once. start_timeout is the
+    most seconds that a process may take to start, downloads of the function's module included (300).
     max_failures, such as 10 or "5%", is the number of failed items with which the map goes on; with 0
     the first ends it. arg is shared by all items, such as a configuration: gpumux.arg() in the
     function, and the arguments of a class, if a dict. retry runs the failed items of a map again.

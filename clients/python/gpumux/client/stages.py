@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
-from . import function as functions
 from ..process import argument
 from ..process.encode import encode
+from . import function as functions
 from .options import Exceptions, Words, exceptions, words
 
 
@@ -41,8 +41,9 @@ def stage(
 ) -> Stage:
     """A function of gpumux.map([...]) with options of its own; what it leaves out is that of the map.
 
-    pool is a name such as "cpu", or several: where the first has no device, the next takes the work. arg has at most 16 KiB as JSON. keep leaves the values of the
-    stage on disk when the map has ended, so that the same map with other code in later stages need not run it again.
+    pool is a name such as "cpu", or several: where the first has no device, the next takes the work.
+    arg has at most 16 KiB as JSON. keep leaves the values of the stage on disk when the map has ended,
+    so that the same map with other code in later stages need not run it again.
     """
     if isinstance(function, Stage):
         raise TypeError("gpumux.stage: give a function, not a stage")

@@ -27,7 +27,7 @@ class Retry(NamedTuple):
             return False
         try:
             kinds = {kind for each in _members(error) for kind in type(each).__mro__}
-            return not any(kind is _class(name) or _is_named(kind, name) for name in self.on for kind in kinds)
+            return not any(_class(name) in kinds or any(_is_named(kind, name) for kind in kinds) for name in self.on)
         except Exception:
             return False  # an exception's attributes may be code of the task, and so raise
 

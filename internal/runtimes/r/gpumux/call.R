@@ -70,7 +70,8 @@ run <- function(task, message) {
   }
   for (n in seq_along(ends)) {
     at$n <- n - 1L
-    answer(task, message$body[seq.int(ends[[n]] - message$sizes[[n]] + 1, length.out = message$sizes[[n]])], max(1L, message$attempts), unlist(message$retryOn))
+    item <- message$body[seq.int(ends[[n]] - message$sizes[[n]] + 1, length.out = message$sizes[[n]])]
+    answer(task, item, max(1L, message$attempts), unlist(message$retryOn))
   }
   at$run <- NULL
 }
