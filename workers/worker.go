@@ -19,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
@@ -134,7 +135,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 	if w.host, err = os.Hostname(); err != nil {
 		return nil, fmt.Errorf("find this host's name: %w", err)
 	}
-	w.identity = fmt.Sprintf("%s/%d", w.host, os.Getpid())
+	w.identity = contract.Identity(w.host, os.Getpid())
 	if w.inventory == nil {
 		if w.inventory, err = gpu.Open(context.Background(), gpu.Options{}); err != nil {
 			return nil, fmt.Errorf("list this host's devices: %w", err)

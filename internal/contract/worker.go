@@ -1,12 +1,16 @@
 package contract
 
 import (
+	"fmt"
+
 	"github.com/gpumux/gpumux"
 )
 
+// Identity names a worker: host/process.
+func Identity(host string, process int) string { return fmt.Sprintf("%s/%d", host, process) }
+
 // WorkerInfo is the description that a worker gives of itself.
 type WorkerInfo struct {
-	// Identity is the worker's, host/process.
 	Identity string `json:"identity"`
 	Version  string `json:"version"`
 	Host     string `json:"host"`

@@ -17,13 +17,13 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/client"
-
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
@@ -232,4 +232,31 @@ func (f *Fleet) Workflows(ctx context.Context, query string) iter.Seq2[*workflow
 			}
 		}
 	}
+}
+
+// Release hands on at once what a worker ran that has died, as its caller knows.
+func (f *Fleet) Release(ctx context.Context, worker string) error {
+	died := temporal.NewApplicationErrorWithOptions("worker "+worker+" died", "", temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
+	for info, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {
+		if err != nil {
+			return err
+		}
+		run := info.GetExecution()
+		found, err := f.Client.DescribeWorkflowExecution(ctx, run.GetWorkflowId(), run.GetRunId())
+		if errors.As(err, new(*serviceerror.NotFound)) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, a := range found.GetPendingActivities() {
+			if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED || a.GetLastWorkerIdentity() != worker {
+				continue
+			}
+			if err := f.Client.CompleteActivityByID(ctx, f.namespace(), run.GetWorkflowId(), run.GetRunId(), a.GetActivityId(), nil, died); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -239,27 +239,28 @@ func (s *Session) write() {
 
 const (
 	// lockFile names the process that uses a data folder.
-	lockFile = "temporal.lock"
+	lockFile     = "temporal.lock"
+	holderFormat = "process %d of %s"
 	// leaveLimit is how long a folder's next user waits for one that may be stopping.
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
 // holdFolder makes a data folder and locks it, for a map or for a server alone. The
 // system releases the lock of a dead process; the lock file stays.
-func holdFolder(ctx context.Context, data string, isMap bool) (*os.File, error) {
+func holdFolder(ctx context.Context, data string, isMap bool) (hold *os.File, holder string, err error) {
 	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
 		if err := makeFolder(data); err != nil { // a map that has just ended removes it
-			return nil, err
+			return nil, "", err
 		}
 		hold, holder, err := claimFolder(data)
 		switch {
 		case hold != nil || err != nil:
-			return hold, err
+			return hold, holder, err
 		case ctx.Err() == nil && time.Now().Before(until):
 		case isMap:
-			return nil, unavailable("this map runs already in %s; wait for it, or stop it with `kill -INT` and give the command again to go on", holder)
+			return nil, "", unavailable("this map runs already in %s; wait for it, or stop it with `kill -INT` and give the command again to go on", holder)
 		default:
-			return nil, unavailable("%s is in use by %s; stop it, or give another folder; on NFS the lock of a lost host ends after 90 s", data, holder)
+			return nil, "", unavailable("%s is in use by %s; stop it, or give another folder; on NFS the lock of a lost host ends after 90 s", data, holder)
 		}
 	}
 }
@@ -278,8 +279,8 @@ func makeFolder(data string) error {
 	return nil
 }
 
-// claimFolder locks a folder. It returns no lock but the process where another has it,
-// and neither where the folder was removed meanwhile.
+// claimFolder locks a folder, and returns the process that had it last. It returns no lock
+// but the process where another has it, and neither where the folder was removed meanwhile.
 func claimFolder(data string) (hold *os.File, holder string, err error) {
 	path := filepath.Join(data, lockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -295,9 +296,10 @@ func claimFolder(data string) (hold *os.File, holder string, err error) {
 		}
 	}()
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	text, _ := os.ReadFile(path)
+	holder = cmp.Or(strings.TrimSpace(string(text)), "another process")
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		text, _ := os.ReadFile(path)
-		return nil, cmp.Or(strings.TrimSpace(string(text)), "another process"), nil
+		return nil, holder, nil
 	}
 	if err == nil {
 		now, gone := os.Stat(path)
@@ -308,7 +310,7 @@ func claimFolder(data string) (hold *os.File, holder string, err error) {
 	}
 	if err == nil {
 		host, _ := os.Hostname()
-		_, err = file.WriteAt(fmt.Appendf(nil, "process %d of %s\n", os.Getpid(), host), 0)
+		_, err = file.WriteAt(fmt.Appendf(nil, holderFormat+"\n", os.Getpid(), host), 0)
 	}
 	if err == nil {
 		err = file.Sync() // for other hosts
@@ -316,7 +318,7 @@ func claimFolder(data string) (hold *os.File, holder string, err error) {
 	if err != nil {
 		return nil, "", unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
 	}
-	return file, "", nil
+	return file, holder, nil
 }
 
 // held reports whether a process uses a data folder.

@@ -17,11 +17,11 @@ import (
 // of its own, not the lock on a file that is gone.
 func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "map-1")
-	first, err := holdFolder(t.Context(), data, true)
+	first, _, err := holdFolder(t.Context(), data, true)
 	require.NoError(t, err)
 	got := make(chan *os.File, 1)
 	go func() {
-		hold, err := holdFolder(t.Context(), data, true)
+		hold, _, err := holdFolder(t.Context(), data, true)
 		if err != nil {
 			t.Error(err)
 		}

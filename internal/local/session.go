@@ -117,7 +117,8 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 			s.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	if s.hold, err = holdFolder(ctx, s.Data, m != nil); err != nil {
+	var last string
+	if s.hold, last, err = holdFolder(ctx, s.Data, m != nil); err != nil {
 		return nil, err
 	}
 	if err := s.connect(conf); err != nil {
@@ -131,7 +132,21 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 			}
 		}
 	}
+	s.takeOver(last)
 	return s, s.serve()
+}
+
+// takeOver hands on what the folder's last process ran when it died, which the server
+// would wait for.
+func (s *Session) takeOver(holder string) {
+	var process int
+	var host string
+	if _, err := fmt.Sscanf(holder, holderFormat, &process, &host); err != nil {
+		return // there was none
+	}
+	if err := (&fleet.Fleet{Client: s.Client}).Release(s.ctx, contract.Identity(host, process)); err != nil && s.ctx.Err() == nil {
+		s.say("hand on what %s ran when it died: %v; the server does so when it has heard nothing of it for a while", holder, err)
+	}
 }
 
 // configure makes the configuration of the worker, or of workers elsewhere. It has no

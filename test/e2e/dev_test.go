@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,49 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	require.Equal(t, 0, waiting.code(), &waiting.stderr)
 	require.Len(t, s.lines(s.file("r.jsonl")), 6)
 	require.Equal(t, 1, strings.Count(waiting.stderr.String(), "is tried again"), &waiting.stderr)
+}
+
+// What ran when it was killed runs again without a wait for heartbeats.
+func TestDev_TakesOverFromOneThatWasKilled(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	port := programtest.FreePort(t)
+	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
+	begin := func() *program {
+		dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless", "--data", "data", "--slots", "2")
+		dev.ready()
+		return dev
+	}
+	dev := begin()
+	s.run(0, "map", "step:gate", "--range", "5:7", "--pool", "cpu", "--option", "chunk=1", "--id", "gated", "--detach")
+	// ran returns how often the chunks in flight were tried, and what was said of the last try.
+	ran := func(attempt int) (faults []string) {
+		var shown struct {
+			Pending []struct {
+				Activity, State string
+				Attempt         int
+				Fault           struct{ Message string }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(s.run(0, "show", "gated", "--json").stdout.String()), &shown))
+		for _, p := range shown.Pending {
+			if p.Activity == "gpumux.RunChunk" && p.State == "started" && p.Attempt == attempt {
+				faults = append(faults, p.Fault.Message)
+			}
+		}
+		return faults
+	}
+	rig.Wait(t, func() bool { return len(ran(1)) == 2 }, time.Minute, 20*time.Millisecond, "both items run")
+	require.NoError(t, dev.Process.Kill())
+	dev.code()
+	begin()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	died := fmt.Sprintf("worker %s/%d died", host, dev.Process.Pid)
+	rig.Wait(t, func() bool { return len(ran(2)) == 2 }, time.Minute, 20*time.Millisecond, "both run again")
+	require.Equal(t, []string{died, died}, ran(2))
+	s.write("open", "")
+	s.run(0, "wait", "gated")
 }
 
 // TestWorker_StopsOnTerm runs the worker's file, and checks others.
