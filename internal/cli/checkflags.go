@@ -100,7 +100,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 		switch flag.Name {
 		case "in", "range", "glob", "key", "pool", "retry-on":
 			m.when(empty, "--%s is empty", flag.Name)
-		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output":
+		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output", "explain-oom":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
 		case "workers", "listen", "no-worker":
 			m.when(!f.local, "--%s goes with --local; the workers of a server are there already", flag.Name)

@@ -81,6 +81,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.IntVar(&f.pool.GPUsPerSlot, "gpus-per-slot", 0, local+"GPUs of one slot, such as 2 for a model that is split; --slots counts per such group (default 1)")
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
+	flags.BoolVar(&f.task.ExplainOOM, "explain-oom", false, local+"PyTorch: say in faults of memory which lines allocated what was held, at some 2 µs per allocation")
 	flags.StringVar(&f.task.Fresh, "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 

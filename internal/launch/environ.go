@@ -81,6 +81,9 @@ func (t Task) Environ(home string, slot map[string]string) []string {
 	if t.Python != "" {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
+	if t.ExplainOOM {
+		env["GPUMUX_EXPLAIN_OOM"] = "1"
+	}
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])

@@ -57,6 +57,8 @@ type Task struct {
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
 	Fresh Fresh
+	// ExplainOOM has PyTorch remember which lines allocate.
+	ExplainOOM bool
 	// StartLimit bounds a start, imports included. Default: the slot's.
 	StartLimit time.Duration
 	// Timeout bounds one item, or one micro-batch. Default: none.

@@ -52,6 +52,25 @@ func TestGPU_OutOfMemory(t *testing.T) {
 	}
 }
 
+// The fault of an item that ran out of memory says which of its lines held what.
+func TestGPU_OOMExplained(t *testing.T) {
+	t.Run("torch", func(t *testing.T) {
+		m := onGPU(t)
+		m.needs("torch")
+		items := []object{{"framework": "torch", "bytes": gib / 2, "more": int64(m.device.Memory) * 4 / gib * gib}}
+		for _, flags := range [][]string{nil, {"--explain-oom"}} {
+			fault := m.mapped(1, "exhaust", items, append(flags, "--memory", "6GiB")...)[0].Fault
+			require.NotNil(t, fault)
+			require.Equal(t, gpumux.FaultDeviceOOM, fault.Kind, fault.Error())
+			if flags == nil {
+				require.Contains(t, fault.Traceback, "cuda:0 held 1.0GiB; --explain-oom")
+				continue
+			}
+			require.Regexp(t, `cuda:0 held 1\.0GiB, allocated by\n +1\.0GiB  2 × \S+tasks\.py:\d+ allocate, from \S+tasks\.py:\d+ exhaust`, fault.Traceback)
+		}
+	})
+}
+
 // A ruined CUDA context costs the item that ruined it and no other: its neighbours'
 // processes go on, and no other item runs twice.
 func TestGPU_RuinedContext(t *testing.T) {

@@ -118,13 +118,14 @@ tasks:
   shapeless: {r: fit.R, interpreter: ./train}
   gone: {r: "gone.R:f", interpreter: ./train}
   typo: {r: "fit.R:fit.modle", interpreter: ./train}
-  venv: {r: "fit.R:fit.model", venv: venv, fresh: fork}
-`, `5 mistakes in FILE
+  venv: {r: "fit.R:fit.model", venv: venv, fresh: fork, explain_oom: true}
+`, `6 mistakes in FILE
   FILE:4: tasks.shapeless.r: "fit.R" does not say which function; write it as file.R:function
   FILE:5: tasks.gone.r: DIR/gone.R: does not exist
   FILE:6: tasks.typo.r: DIR/fit.R has no function fit.modle
   FILE:7: tasks.venv.venv: is for Python; give the Rscript as interpreter, and packages by R_LIBS in env
-  FILE:7: tasks.venv.fresh: is for python and python_dir only; what else runs once per item starts anew each time`},
+  FILE:7: tasks.venv.fresh: is for python and python_dir only; what else runs once per item starts anew each time
+  FILE:7: tasks.venv.explain_oom: is for python and python_dir only`},
 		"tasks": {`
 pools: [{name: cpu, devices: cpu}]
 tasks:

@@ -44,6 +44,8 @@ type Task struct {
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
 	// has imported the task, or spawn, a new interpreter. Default fork.
 	Fresh string `json:"fresh,omitzero"`
+	// ExplainOOM has PyTorch remember which lines allocate, for faults of memory.
+	ExplainOOM bool `json:"explain_oom,omitzero"`
 	// Start bounds the start of a process, imports included. Default 5 min.
 	Start gpumux.Duration `json:"start,omitzero"`
 	// Timeout bounds one item. Default: none.
@@ -100,7 +102,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv,
-		Mode: t.Mode, Fresh: launch.Fresh(t.Fresh), StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
+		Mode: t.Mode, Fresh: launch.Fresh(t.Fresh), ExplainOOM: t.ExplainOOM, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
 	}
 	switch {
 	case t.Dir != "":
@@ -152,8 +154,13 @@ func (t Task) checkLimits(at string, r *report) {
 	if command && t.Start != 0 {
 		r.add(at+".start", "a command has no start of its own; give timeout, which counts all of it")
 	}
-	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
-		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	if t.Python == "" && t.PythonDir == "" {
+		if t.Fresh != "" {
+			r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+		}
+		if t.ExplainOOM {
+			r.add(at+".explain_oom", "is for python and python_dir only")
+		}
 	}
 	positive := func(field string, negative bool) {
 		if negative {

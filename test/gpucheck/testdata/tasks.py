@@ -144,6 +144,13 @@ def hold(item):
     return {"pid": os.getpid(), "memory": gpumux.slot().memory}
 
 
+def exhaust(item):
+    """{"framework", "bytes", "more"}: holds two pieces of so much, and asks for more than there is."""
+    backend = _backend(item["framework"])
+    kept = [backend.allocate(item["bytes"]) for _ in range(2)]
+    return len(kept), backend.allocate(item["more"])
+
+
 def live(item):
     """{"framework", "bytes"}: holds so much in one piece while it multiplies matrices, for which libraries are loaded."""
     backend = _backend(item["framework"])

@@ -55,6 +55,7 @@ def map(
     python: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
+    explain_oom: bool = False,
     workers: Union[Slurm, str, None] = None,
 ) -> Rows:
     """Run function on every item in slots on this machine, and give a Result for each in order.
@@ -101,7 +102,7 @@ def map(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
-        python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+        python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), explain_oom=explain_oom,
         workers=workers.command if isinstance(workers, Slurm) else workers, no_worker=isinstance(workers, Slurm),
     )
     return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
@@ -139,6 +140,7 @@ def stream(
     python: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
+    explain_oom: bool = False,
 ) -> Rows:
     """Run function on each item as it comes, in slots on this machine, and give a Result for each.
 
@@ -153,7 +155,7 @@ def stream(
     options = dict(
         key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=timeout,
         start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, arg=arg, ordered=ordered, python=python or sys.executable,
-        gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+        gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), explain_oom=explain_oom,
     )
     return _start(["stream"], function, items, more, None, pickle, options, show=progress, show_output=show_output, raise_faults=raise_faults,
         ahead=ahead)

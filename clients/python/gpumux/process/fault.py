@@ -52,6 +52,8 @@ def describe(error: BaseException) -> dict:
     try:
         fault: dict[str, Any] = {"class": class_name(error), "message": _message(error)}
         text = _traceback(error)
+        if is_memory(error):
+            text = f"{text}\n{_held()}".strip("\n")
         if text:
             fault["traceback"] = text
         chain = [{"class": class_name(each), "message": _message(each)} for each in _chain(error)]
@@ -142,6 +144,18 @@ def _traceback(error: BaseException) -> str:
     except Exception as second:
         text = f"(the traceback does not print: {type(second).__name__})"
     return _cut(text, _MAX_TRACEBACK)
+
+
+def _held() -> str:
+    if not {"torch", "jax"} & sys.modules.keys():
+        return ""
+    try:
+        # Here, since few processes ever need it.
+        from .explain import held
+
+        return held()
+    except (MemoryError, ImportError):
+        return ""
 
 
 def _folders(*packages: str) -> Iterator[str]:

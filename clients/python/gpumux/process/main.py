@@ -105,6 +105,10 @@ def _serve(wire, ended, forks) -> int:
             wire.cap(framework, error)
 
     memory.cap(hello.get("room") or 0, report)
+    if os.environ.get("GPUMUX_EXPLAIN_OOM"):
+        from gpumux.process import explain
+
+        explain.record()
     if forks:
         forks.prepare(hello.get("dir") or "")
     try:

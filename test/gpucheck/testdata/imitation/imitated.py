@@ -25,12 +25,16 @@ class Pool:
 
     def __init__(self):
         self.used = self.peak = 0
+        self.pieces = {}
+        """What is live by its pointer: bytes, and who allocated it."""
+        self.stack = list
 
     def reset_peak(self, device):
         self.peak = self.used
 
     def free(self, pointer, size):
         self.used -= size
+        del self.pieces[pointer]
         _driver.cuMemFree_v2(ctypes.c_uint64(pointer))
 
 
@@ -43,6 +47,7 @@ class Array:
         assert _driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
         pool.used += size
         pool.peak = max(pool.peak, pool.used)
+        pool.pieces[pointer.value] = size, pool.stack()
         weakref.finalize(self, pool.free, pointer.value, size)
         self.value, self.count = value, count
 
