@@ -56,6 +56,11 @@ type Device struct {
 	Name     string `json:"name"`
 	// PCI is the bus address, such as 00000000:07:00.0. Empty for the CPU.
 	PCI string `json:"pci,omitempty"`
+	// Cores are the processors next to a GPU, such as 0-31,64-95, Links how it reaches each
+	// GPU by index, such as "X NVL PHB SYS", as nvidia-smi says it but for NVL, any number of
+	// NVLinks. Empty where nobody tells.
+	Cores string `json:"cores,omitempty"`
+	Links string `json:"links,omitempty"`
 	// Parent is the UUID of a MIG instance's GPU, Profile its kind, such as 1g.10gb, if
 	// known.
 	Parent  string `json:"parent,omitempty"`
@@ -71,6 +76,39 @@ type Device struct {
 	CUDA              string `json:"cuda,omitempty"`
 	// MIG: the GPU is split. Work runs on its instances, which follow it in the list.
 	MIG bool `json:"mig,omitempty"`
+}
+
+// Near are the numbers of the processors next to it, or nil.
+func (d Device) Near() (cores []int) {
+	for part := range strings.SplitSeq(d.Cores, ",") {
+		first, last, several := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && several {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || to > maxCores {
+			return nil
+		}
+		for ; from <= to; from++ {
+			cores = append(cores, from)
+		}
+	}
+	return cores
+}
+
+// maxCores is what a set of processors has room for.
+const maxCores = 1023
+
+var links = []string{"X", "NVL", "PSB", "PIX", "PXB", "PHB", "NODE", "SYS"} // the shortest first
+
+// Distance grows with the way to another GPU; an unknown one is the farthest.
+func (d Device) Distance(other Device) int {
+	words := strings.Fields(d.Links)
+	if other.Index < 0 || other.Index >= len(words) || !slices.Contains(links, words[other.Index]) {
+		return len(links)
+	}
+	return slices.Index(links, words[other.Index])
 }
 
 // Available is the memory in bytes that processes can have in all; 0 when unknown.

@@ -22,6 +22,12 @@ func (h host) cpuName() string {
 	return field(data, "model name", ":")
 }
 
+// cores are those next to a PCI device, as the kernel writes them.
+func (h host) cores(address string) string {
+	data, _ := h.read("sys/bus/pci/devices", strings.ToLower(address[max(0, len(address)-len("0000:07:00.0")):]), "local_cpulist")
+	return strings.TrimSpace(string(data))
+}
+
 // memory is the host's, or that of the narrowest cgroup around this process.
 func (h host) memory() (Memory, error) {
 	data, err := h.read("proc/meminfo")

@@ -99,6 +99,32 @@ func TestHost_SignOfAGPU(t *testing.T) {
 	require.Equal(t, "/dev/nvidia1", h.sign())
 }
 
+func TestHost_CoresNextToADevice(t *testing.T) {
+	root := t.TempDir()
+	h := host{root}
+	dir := filepath.Join(root, "sys/bus/pci/devices/0000:c1:00.0")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "local_cpulist"), []byte("0-3,8,10-11\n"), 0o600))
+	d := Device{Cores: h.cores("00000000:C1:00.0")} // as NVML writes it
+	require.Equal(t, "0-3,8,10-11", d.Cores)
+	require.Equal(t, []int{0, 1, 2, 3, 8, 10, 11}, d.Near())
+	for _, address := range []string{"", "00000000:C2:00.0"} {
+		require.Nil(t, Device{Cores: h.cores(address)}.Near())
+	}
+	for _, odd := range []string{"none", "0-", "3,x", "0-999999999"} {
+		require.Nil(t, Device{Cores: odd}.Near(), odd)
+	}
+}
+
+func TestDevice_Distance(t *testing.T) {
+	d := Device{Links: "X NVL PIX SYS - ODD"}
+	at := func(i int) int { return d.Distance(Device{Index: i}) }
+	require.IsIncreasing(t, []int{at(0), at(1), at(2), at(3), at(4)})
+	for _, unknown := range []int{5, 6, -1} {
+		require.Equal(t, at(4), at(unknown))
+	}
+}
+
 // onHost makes the tests' host the one of Open.
 func onHost(t *testing.T, files ...string) {
 	t.Helper()

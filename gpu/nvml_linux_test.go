@@ -34,6 +34,18 @@ func dgx() *dgxa100.Server {
 		dev.GetComputeModeFunc = func() (m nvml.ComputeMode, ret nvml.Return) { return m, nvml.ERROR_NOT_SUPPORTED }
 		none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 		dev.GetComputeRunningProcessesFunc, dev.GetMPSComputeRunningProcessesFunc, dev.GetGraphicsRunningProcessesFunc = none, none, none
+		dev.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+			if other.(*dgxa100.Device).Index/4 == i/4 {
+				return nvml.TOPOLOGY_MULTIPLE, nvml.SUCCESS
+			}
+			return nvml.TOPOLOGY_SYSTEM, nvml.SUCCESS
+		}
+		dev.GetP2PStatusFunc = func(other nvml.Device, what nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
+			if other.(*dgxa100.Device).Index == i^1 && what == nvml.P2P_CAPS_INDEX_NVLINK {
+				return nvml.P2P_STATUS_OK, nvml.SUCCESS
+			}
+			return nvml.P2P_STATUS_NOT_SUPPORTED, nvml.SUCCESS
+		}
 		dev.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 			return pci(fmt.Sprint("PCI", i)), nvml.SUCCESS
 		}
@@ -72,6 +84,8 @@ func TestOpen_LeavesOutAGPUThatIsLost(t *testing.T) {
 	inv := open(t, s)
 	require.Len(t, inv.Devices(), 8)
 	require.Contains(t, inv.Reason(), "GPU 2 left out: device lost")
+	require.Equal(t, "X NVL - PXB SYS SYS SYS SYS", inv.Devices()[0].Links)
+	require.Equal(t, "PXB PXB - X SYS SYS SYS SYS", inv.Devices()[2].Links)
 	_, err := inv.Select(Selection{"2"})
 	require.ErrorIs(t, err, ErrUnknown)
 }

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,14 @@ func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []erro
 		})
 	}
 	all.Wait()
+	if len(lists) > 1 {
+		rows, _ := await(asking, d, func() ([]string, error) { return linksOf(lists), nil })
+		for i, row := range rows {
+			if lists[i] != nil {
+				lists[i][0].info.Links = row
+			}
+		}
+	}
 	for i, list := range lists {
 		if errs[i] != nil {
 			problem := fmt.Errorf("GPU %d left out: %w", i, errs[i])
@@ -78,6 +87,39 @@ func (d *nvmlDriver) list(info Device) ([]nvmlDevice, error) {
 	return append([]nvmlDevice{gpu}, instances...), nil
 }
 
+var levels = map[nvml.GpuTopologyLevel]string{
+	nvml.TOPOLOGY_INTERNAL: "PSB", nvml.TOPOLOGY_SINGLE: "PIX", nvml.TOPOLOGY_MULTIPLE: "PXB", nvml.TOPOLOGY_HOSTBRIDGE: "PHB",
+	nvml.TOPOLOGY_NODE: "NODE", nvml.TOPOLOGY_SYSTEM: "SYS",
+}
+
+// linksOf are those of each GPU to all, of the lists of those that answer.
+func linksOf(lists [][]nvmlDevice) []string {
+	rows := make([]string, len(lists))
+	for at, from := range lists {
+		words := slices.Repeat([]string{"-"}, len(lists))
+		for i, to := range lists {
+			switch {
+			case i == at:
+				words[i] = "X"
+			case from != nil && to != nil:
+				words[i] = link(from[0].handle, to[0].handle)
+			}
+		}
+		rows[at] = strings.Join(words, " ")
+	}
+	return rows
+}
+
+func link(from, to nvml.Device) string {
+	if status, ret := from.GetP2PStatus(to, nvml.P2P_CAPS_INDEX_NVLINK); ret == nvml.SUCCESS && status == nvml.P2P_STATUS_OK {
+		return "NVL"
+	}
+	if level, ret := from.GetTopologyCommonAncestor(to); ret == nvml.SUCCESS {
+		return cmp.Or(levels[level], "-")
+	}
+	return "-"
+}
+
 func describe(handle nvml.Device, info Device) (nvmlDevice, error) {
 	var ret nvml.Return
 	if info.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
@@ -97,6 +139,7 @@ func describe(handle nvml.Device, info Device) (nvmlDevice, error) {
 	}
 	if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		device.info.PCI = busID(p)
+		device.info.Cores = thisHost.cores(device.info.PCI)
 	}
 	if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
 		device.info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)

@@ -28,7 +28,7 @@ var needed = []string{
 	"nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMigMode",
 	"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetTotalEnergyConsumption",
-	"nvmlDeviceGetCurrentClocksThrottleReasons",
+	"nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus",
 }
 
 // loaded is the one library of this process: the dynamic linker binds each function to

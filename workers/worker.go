@@ -263,6 +263,9 @@ func (w *Worker) serve(queues []queue) error {
 func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	var seats []*pool.Seat
 	for _, g := range p.Groups {
+		if cores := w.near(p, g, process.Cores()); len(cores) > 0 {
+			w.log.Info("slots run on the processors next to their GPUs", zap.String("pool", p.Name), zap.String("device", g.Name), zap.Ints("cores", cores))
+		}
 		for range p.MaxSlots {
 			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, runtime))
 		}
@@ -294,7 +297,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	env, room := limits(false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
-		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
+		Cores: w.near(p, g, process.Cores()), Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), Notices: w.notices, MPS: share.MPS(),
 	}
 	w.memory.Confine(&o, p.Name)
@@ -306,6 +309,26 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	}
 	return &pool.Seat{Slot: runs, Name: name, Group: g.Name, Devices: devices,
 		Memory: alone.Memory, Limits: func() (map[string]string, gpumux.Size) { return limits(true) }}
+}
+
+// near are those of the usable processors that are next to the slot's GPUs. There are none,
+// which stands for all, where one is next to no GPU of this worker and would be idle.
+func (w *Worker) near(p config.Placement, g config.Group, usable []int) (cores []int) {
+	its := map[int]bool{} // of those next to any GPU
+	for _, d := range config.Devices(w.placements) {
+		for _, core := range d.Near() {
+			its[core] = its[core] || slices.Contains(g.Devices, d)
+		}
+	}
+	for _, core := range usable {
+		if _, busy := its[core]; !busy || p.Cores == "all" {
+			return nil
+		}
+		if its[core] {
+			cores = append(cores, core)
+		}
+	}
+	return cores
 }
 
 // abreast is how many slots share the processors with one of the group, itself included.

@@ -45,6 +45,9 @@ func machineOfAll(t *testing.T) *gpu.Inventory {
 
 // onAnyHost takes out what is this host's.
 func onAnyHost(r *deviceReport) {
+	for i := range r.Devices[:len(r.Devices)-1] {
+		r.Devices[i].Cores = [...]string{"0-31", "32-63"}[i/4]
+	}
 	cpu := &r.Devices[len(r.Devices)-1]
 	cpu.Name, cpu.Memory = "AMD EPYC 7763 64-Core Processor", 64<<30
 	cpu.Status.Memory = gpu.Memory{Total: 64 << 30, Free: 32 << 30, Used: 32 << 30}

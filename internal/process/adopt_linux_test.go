@@ -16,7 +16,7 @@ import (
 func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	dead := exec.Command("sleep", "600")
 	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, startLeader(dead))
+	require.NoError(t, startLeader(dead, nil))
 	require.NoError(t, dead.Process.Signal(syscall.SIGTERM))
 	require.Eventually(t, func() bool { return !lives(dead.Process.Pid) }, time.Minute, time.Millisecond)
 	out, err := newOutput()

@@ -25,7 +25,9 @@ func Dedicated() bool { return false }
 // Adopt refuses: a program that is not dedicated forks no template.
 func (*Process) Adopt(int) error { return errors.ErrUnsupported }
 
-func spawn(cmd *exec.Cmd, _ uint64) error {
+func Cores() []int { return nil }
+
+func spawn(cmd *exec.Cmd, _ uint64, _ []int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }

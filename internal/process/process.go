@@ -59,6 +59,8 @@ type Command struct {
 	Dir           string
 	Env           []string
 	Files         []*os.File
+	// Cores are the processors that it runs on. Default: the worker's.
+	Cores []int
 	Stdin, Stdout *os.File
 }
 
@@ -74,7 +76,7 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.mark); err != nil {
+	if err := spawn(cmd, p.mark, run.Cores); err != nil {
 		p.Out.close()
 		return &ProgramError{run.Argv[0], err}
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,9 +31,9 @@ func newSpawner() chan<- func() {
 
 // spawn starts the command as the leader of its own process group, with the mark. The
 // kernel kills it when the worker dies.
-func spawn(cmd *exec.Cmd, mark uint64) error {
+func spawn(cmd *exec.Cmd, mark uint64, cores []int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := startLeader(cmd); err != nil {
+	if err := startLeader(cmd, cores); err != nil {
 		return err
 	}
 	setMark(cmd.Process.Pid, mark)
@@ -40,9 +41,10 @@ func spawn(cmd *exec.Cmd, mark uint64) error {
 }
 
 // startLeader starts a command that leads a group of its own. The caller must await it.
-func startLeader(cmd *exec.Cmd) error {
+func startLeader(cmd *exec.Cmd, cores []int) error {
 	started := make(chan error)
 	taskSpawner() <- func() {
+		defer bind(cores)()
 		childLock.RLock()
 		defer childLock.RUnlock()
 		err := cmd.Start()
@@ -52,6 +54,32 @@ func startLeader(cmd *exec.Cmd) error {
 		started <- err
 	}
 	return <-started
+}
+
+// bind makes what this thread starts run on these processors, until it is undone. Where
+// that is refused, it runs on all.
+func bind(cores []int) (undo func()) {
+	var before, near unix.CPUSet
+	if len(cores) == 0 || unix.SchedGetaffinity(0, &before) != nil {
+		return func() {}
+	}
+	for _, core := range cores {
+		near.Set(core)
+	}
+	_ = unix.SchedSetaffinity(0, &near)
+	return func() { _ = unix.SchedSetaffinity(0, &before) }
+}
+
+// Cores are the processors that this process may use.
+func Cores() (cores []int) {
+	var set unix.CPUSet
+	_ = unix.SchedGetaffinity(0, &set) // else it has none
+	for core := range 8 * int(unsafe.Sizeof(set)) {
+		if set.IsSet(core) {
+			cores = append(cores, core)
+		}
+	}
+	return cores
 }
 
 var leaders sync.Map

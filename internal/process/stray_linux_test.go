@@ -31,7 +31,7 @@ func TestReapOrphans_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			require.NoError(t, err)
 			out, err := leader.StdoutPipe()
 			require.NoError(t, err)
-			require.NoError(t, spawn(leader, newMark()))
+			require.NoError(t, spawn(leader, newMark(), nil))
 			fmt.Fprintln(in)
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)

@@ -36,7 +36,7 @@ var sweeper = sync.OnceValues(func() (*os.File, error) {
 	defer r.Close()
 	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", strconv.FormatUint(program, 10))
 	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, r, &syscall.SysProcAttr{Setsid: true}
-	if err := startLeader(cmd); err != nil {
+	if err := startLeader(cmd, nil); err != nil {
 		w.Close()
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (p *Session) start(run process.Command, exposure int) error {
 	if err != nil {
 		return err
 	}
-	run.Dir, run.Env = p.Task.Dir, p.Task.Environ(p.o.Home, p.o.Env)
+	run.Dir, run.Env, run.Cores = p.Task.Dir, p.Task.Environ(p.o.Home, p.o.Env), p.o.Cores
 	if err := c.Start(run); err != nil {
 		return err
 	}

@@ -33,6 +33,8 @@ type Options struct {
 	Mode gpumux.Mode
 	// Env is the device's part of the environment, such as CUDA_VISIBLE_DEVICES.
 	Env map[string]string
+	// Cores are the processors that its processes run on. Default: the worker's.
+	Cores []int
 	// Home is HOME in the environment. Default: the worker's.
 	Home string
 	// Runtime is the Python runtime's main.py, RRuntime R's main.R.

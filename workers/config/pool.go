@@ -35,6 +35,9 @@ type Pool struct {
 	Sharing string `json:"sharing,omitzero"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `json:"gpus_per_slot,omitzero"`
+	// Cores are near, the processors next to a slot's GPUs where that leaves none idle, or
+	// all. Default near.
+	Cores string `json:"cores,omitzero"`
 	// Price is what an hour of one GPU costs, in any currency. Default: not known.
 	Price float64 `json:"price,omitzero"`
 }
@@ -194,6 +197,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
 			p.Reserve)
 	}
+	oneOf(r, at+".cores", p.Cores, "near", "all")
 	oneOf(r, at+".mode", p.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
 }
 
@@ -209,7 +213,7 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 		return nil
 	}
 	var groups []Group
-	for members := range slices.Chunk(devices, k) {
+	for members := range slices.Chunk(p.linked(devices), k) {
 		var names []string
 		for _, d := range members {
 			names = append(names, d.UUID)
@@ -217,6 +221,31 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 		groups = append(groups, Group{Name: strings.Join(names, ","), Devices: members})
 	}
 	return groups
+}
+
+// linked puts next to each other those GPUs of a slot that have the best links. The order of
+// GPUs that were named is the user's.
+func (p Pool) linked(devices []gpu.Device) (ordered []gpu.Device) {
+	if !slices.Equal(p.Devices, gpu.Selection{"all"}) && !slices.Equal(p.Devices, gpu.Selection{"free"}) {
+		return devices
+	}
+	rest := slices.Clone(devices)
+	for len(rest) > 0 {
+		members, next := ordered[len(ordered)-len(ordered)%p.GPUsPerSlot:], 0
+		far := func(d gpu.Device) (sum int) {
+			for _, member := range members {
+				sum += member.Distance(d)
+			}
+			return sum
+		}
+		for i, d := range rest {
+			if far(d) < far(rest[next]) {
+				next = i
+			}
+		}
+		ordered, rest = append(ordered, rest[next]), slices.Delete(rest, next, next+1)
+	}
+	return ordered
 }
 
 // Instances reports whether every slot has a MIG instance of about its budget to itself.

@@ -19,8 +19,7 @@ _MOST_PROFILE = 64 << 20
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
-_PACKAGES = ("site-packages", "dist-packages")
-_FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy")
+_PACKAGES = tuple(_STANDARD + each for each in ("site-packages", "dist-packages"))
 
 Allocation = tuple  # the device, bytes, number, and frames (file, line, function), the innermost first
 
@@ -82,13 +81,14 @@ def _place(frames: list[tuple[str, int, str]]) -> str:
 
 
 def _foreign(file: str) -> bool:
-    if file.startswith(("<", _OWN)):
+    if file.startswith(("<", _OWN, *_frameworks())):
         return True
-    parts = file.split(os.sep)
-    for packages in _PACKAGES:
-        if packages in parts:
-            return parts[parts.index(packages) + 1] in _FRAMEWORKS
-    return file.startswith(_STANDARD)
+    return file.startswith(_STANDARD) and not file.startswith(_PACKAGES)
+
+
+def _frameworks() -> tuple:
+    modules = (sys.modules.get(name) for name in ("torch", "jax", "jaxlib", "numpy"))
+    return tuple(os.path.dirname(file) + os.sep for file in (getattr(module, "__file__", None) for module in modules) if file)
 
 
 def _size(bytes_: int) -> str:

@@ -35,6 +35,7 @@ FORWARD = frames(
 
 def torch(*segments, up=True):
     fake = types.ModuleType("torch")
+    fake.__file__ = "/venv/lib/python3.12/site-packages/torch/__init__.py"
     fake.cuda = types.SimpleNamespace(
         is_initialized=lambda: up, memory=types.SimpleNamespace(_snapshot=lambda: {"segments": list(segments), "device_traces": [[]]})
     )

@@ -277,6 +277,9 @@ int nvmlDeviceGetTotalEnergyConsumption(void *dev, u64 *mj) {
 	ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mj = (u64)((double)d->power * ((double)now.tv_sec + (double)now.tv_nsec / 1e9)););
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, u64 *why) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *why = (u64)d->throttle;); }
+/* Every two GPUs reach each other through the host's sockets: NVML_TOPOLOGY_SYSTEM, NVML_P2P_STATUS_NOT_SUPPORTED. */
+int nvmlDeviceGetTopologyCommonAncestor(void *dev, void *other, int *level) { (void)other; ON_DEVICE(*level = 50;); }
+int nvmlDeviceGetP2PStatus(void *dev, void *other, int what, int *status) { (void)other; (void)what; ON_DEVICE(*status = 5;); }
 int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = d->mode;); }
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
 int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }
