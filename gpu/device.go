@@ -81,16 +81,11 @@ type Device struct {
 // Near are the numbers of the processors next to it, or nil.
 func (d Device) Near() (cores []int) {
 	for part := range strings.SplitSeq(d.Cores, ",") {
-		first, last, several := strings.Cut(part, "-")
-		from, err := strconv.Atoi(first)
-		to := from
-		if err == nil && several {
-			to, err = strconv.Atoi(last)
-		}
-		if err != nil || to > maxCores {
+		var from, to int
+		if n, _ := fmt.Sscanf(part, "%d-%d", &from, &to); n == 0 || to > maxCores {
 			return nil
 		}
-		for ; from <= to; from++ {
+		for to = max(from, to); from <= to; from++ {
 			cores = append(cores, from)
 		}
 	}

@@ -111,7 +111,7 @@ func TestHost_CoresNextToADevice(t *testing.T) {
 	for _, address := range []string{"", "00000000:C2:00.0"} {
 		require.Nil(t, Device{Cores: h.cores(address)}.Near())
 	}
-	for _, odd := range []string{"none", "0-", "3,x", "0-999999999"} {
+	for _, odd := range []string{"none", "3,x", "0-999999999"} {
 		require.Nil(t, Device{Cores: odd}.Near(), odd)
 	}
 }

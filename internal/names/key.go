@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -117,6 +118,85 @@ func ID(id string) error {
 	case bad >= 0:
 		r, _ := utf8.DecodeRuneInString(id[bad:])
 		return fmt.Errorf("the ID %.80q of a map holds %q; only printable ASCII characters can be used", id, r)
+	}
+	return nil
+}
+
+const (
+	// MaxFiles is the most files that an item may keep, MaxFileBytes the most bytes of one.
+	MaxFiles     = 100
+	MaxFileBytes = 16 << 30
+	// maxFileName leaves room for the folder before a file's name in a store.
+	maxFileName = 200
+)
+
+// File returns what is wrong with the name of an item's file, or nil. It has no folders.
+func File(name string) error {
+	switch {
+	case name == "" || name == "." || name == "..":
+	case len(name) > maxFileName:
+		return fmt.Errorf("the file name %.40q… has %d bytes; at most %d are allowed", name, len(name), maxFileName)
+	case !utf8.ValidString(name) || strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, unicode.IsControl):
+	case strings.HasSuffix(name, ".attrs") || strings.Contains(name, "__0x"):
+	default:
+		return nil
+	}
+	return fmt.Errorf("%q is no name for a file; give a plain one such as plot.png, without a folder", name)
+}
+
+// Max is the most bytes of a name.
+const Max = 1000
+
+// ResultsScheme stands before a results file whose values are the items, FailedScheme
+// before one whose failed items are.
+const (
+	ResultsScheme = "results:"
+	FailedScheme  = "failed:"
+)
+
+// ArraysHead begins an argument with arrays in it, which no JSON begins with.
+const ArraysHead = "\x93gpumux 1\n"
+
+// CutResults returns the results file that a source of gpumux.ValuesOf or
+// gpumux.FailedOf names, and which. Any other source it returns as it is.
+func CutResults(source string) (output string, results, failed bool) {
+	if output, failed = strings.CutPrefix(source, FailedScheme); failed {
+		return output, true, true
+	}
+	output, results = strings.CutPrefix(source, ResultsScheme)
+	return output, results, false
+}
+
+// Table reports whether a source is by its name a Parquet file of rows.
+func Table(source string) bool { return strings.EqualFold(path.Ext(fileOf(source)), ".parquet") }
+
+// fileOf is the name of the file of items, or "" of results.
+func fileOf(source string) string {
+	name, results, _ := CutResults(source)
+	if strings.Contains(name, "://") {
+		name, _, _ = strings.Cut(name, "?")
+	}
+	if results {
+		return ""
+	}
+	return name
+}
+
+// Columns returns what is wrong with the columns to read of a source, or nil; none are
+// all. The error continues a sentence that begins with the word columns.
+func Columns(source string, columns []string) error {
+	if len(columns) > 0 && !Table(source) {
+		return fmt.Errorf("go with Parquet files, and %.200q is none by its name", source)
+	}
+	seen := map[string]bool{}
+	for _, name := range columns {
+		switch {
+		case len(name) > Max:
+			return fmt.Errorf("have a name of %d bytes, more than %d", len(name), Max)
+		case seen[name]:
+			return fmt.Errorf("have %q twice", name)
+		}
+		seen[name] = true
 	}
 	return nil
 }

@@ -8,8 +8,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,4 +185,16 @@ func (t Temporal) check(r *report) {
 	if t.Build != "" && t.Deployment == "" {
 		r.add("temporal.build", "is a version of a deployment; give temporal.deployment too")
 	}
+}
+
+// MetricsAddress is the address to listen on; without a host it is loopback.
+func MetricsAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }
