@@ -56,9 +56,9 @@ type Device struct {
 	Name     string `json:"name"`
 	// PCI is the bus address, such as 00000000:07:00.0. Empty for the CPU.
 	PCI string `json:"pci,omitempty"`
-	// Cores are the processors next to a GPU, such as 0-31,64-95, Links how it reaches each
-	// GPU by index, such as "X NVL PHB SYS", as nvidia-smi says it but for NVL, any number of
-	// NVLinks. Empty where nobody tells.
+	// Cores are the processors next to a GPU, such as 0-31,64-95. Links are how it reaches
+	// each GPU by index, such as "X NVL PHB SYS": nvidia-smi's words, but NVL for NVLinks.
+	// Empty where nobody tells.
 	Cores string `json:"cores,omitempty"`
 	Links string `json:"links,omitempty"`
 	// Parent is the UUID of a MIG instance's GPU, Profile its kind, such as 1g.10gb, if

@@ -311,8 +311,8 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 		Memory: alone.Memory, Limits: func() (map[string]string, gpumux.Size) { return limits(true) }}
 }
 
-// near are those of the usable processors that are next to the slot's GPUs. There are none,
-// which stands for all, where one is next to no GPU of this worker and would be idle.
+// near are those of the usable processors that are next to the slot's GPUs. There are
+// none, which stands for all, where one is next to no GPU of this worker and would be idle.
 func (w *Worker) near(p config.Placement, g config.Group, usable []int) (cores []int) {
 	its := map[int]bool{} // of those next to any GPU
 	for _, d := range config.Devices(w.placements) {

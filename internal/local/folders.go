@@ -279,8 +279,8 @@ func makeFolder(data string) error {
 	return nil
 }
 
-// claimFolder locks a folder, and returns the process that had it last. It returns no lock
-// but the process where another has it, and neither where the folder was removed meanwhile.
+// claimFolder locks a folder, and returns the process that had it last. Where another has
+// it, there is no lock, and neither where the folder was removed meanwhile.
 func claimFolder(data string) (hold *os.File, holder string, err error) {
 	path := filepath.Join(data, lockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

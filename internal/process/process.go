@@ -56,11 +56,11 @@ type Command struct {
 	Argv []string
 	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard
 	// output goes to Stdout where that is given, all else that it prints to its output file.
-	Dir           string
-	Env           []string
-	Files         []*os.File
+	Dir   string
+	Env   []string
+	Files []*os.File
 	// Cores are the processors that it runs on. Default: the worker's.
-	Cores []int
+	Cores         []int
 	Stdin, Stdout *os.File
 }
 

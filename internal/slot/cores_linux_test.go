@@ -22,8 +22,8 @@ def item(x):
     return sorted(os.sched_getaffinity(0))
 `
 
-// However a slot's process starts, it and its children run on the slot's processors; those
-// of other slots on theirs.
+// However a slot's process starts, it and its children run on the slot's processors, and
+// those of other slots on theirs.
 func TestCores_OfASlotsProcesses(t *testing.T) {
 	t.Parallel()
 	usable := process.Cores()

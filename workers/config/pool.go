@@ -223,8 +223,8 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	return groups
 }
 
-// linked puts next to each other those GPUs of a slot that have the best links. The order of
-// GPUs that were named is the user's.
+// linked puts next to each other those GPUs of a slot that have the best links. The order
+// of GPUs that were named is the user's.
 func (p Pool) linked(devices []gpu.Device) (ordered []gpu.Device) {
 	if !slices.Equal(p.Devices, gpu.Selection{"all"}) && !slices.Equal(p.Devices, gpu.Selection{"free"}) {
 		return devices
