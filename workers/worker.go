@@ -312,7 +312,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 }
 
 // near are those of the usable processors that are next to the slot's GPUs. There are
-// none, which stands for all, where one is next to no GPU of this worker and would be idle.
+// none, which stands for all, where one is next to no GPU of the worker, so idle.
 func (w *Worker) near(p config.Placement, g config.Group, usable []int) (cores []int) {
 	its := map[int]bool{} // of those next to any GPU
 	for _, d := range config.Devices(w.placements) {
