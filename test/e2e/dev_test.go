@@ -144,7 +144,7 @@ func TestDev_TakesOverFromOneThatWasKilled(t *testing.T) {
 	}
 	dev := begin()
 	s.run(0, "map", "step:gate", "--range", "5:7", "--pool", "cpu", "--option", "chunk=1", "--id", "gated", "--detach")
-	// ran returns how often the chunks in flight were tried, and what was said of the last try.
+	// ran has what was said of the last try of the chunks that are in this one.
 	ran := func(attempt int) (faults []string) {
 		var shown struct {
 			Pending []struct {

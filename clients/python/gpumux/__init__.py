@@ -134,7 +134,7 @@ def resident(key: Hashable, build: Callable[[], _T]) -> _T:
 
 
 def batch(
-    function: Optional[_F] = None, *, max: int = 64, cost: Callable[[Any], float] = len, limit: Optional[float] = None
+    function: Optional[_F] = None, *, max: int = 64, cost: Callable[[Any], float] = len, limit: Optional[float] = None, format: Optional[str] = None
 ) -> Any:
     """Mark a task that takes a list of items and returns a list of as many values, in the same order.
 
@@ -143,13 +143,21 @@ def batch(
     tried again in the same process; when the call raises for another reason its items are tried one by one, so that only the
     guilty one fails. The function stays an ordinary function for callers of your own.
 
+    format is what the function takes in place of a list. Items that are objects make a table: "pandas" or "polars" a DataFrame, "arrow"
+    a Table, "numpy" a dict of arrays. Other items make a Series or an array. It returns as many rows, in any of these forms or as a list.
+
         @gpumux.batch(max=64)
         def embed(texts: list[str]) -> list[list[float]]: ...
 
         @gpumux.batch(max=512, cost=lambda text: len(tokenize(text)), limit=16384)
         def embed(texts: list[str]) -> list[list[float]]: ...
+
+        @gpumux.batch(max=1024, format="pandas")
+        def clean(rows: pandas.DataFrame) -> pandas.DataFrame: ...
     """
     _check_max("batch", max)
+    if format not in (None, "pandas", "polars", "arrow", "numpy"):
+        raise ValueError(f"gpumux.batch(format={format!r}): give \"pandas\", \"polars\", \"arrow\" or \"numpy\"")
     if not callable(cost):
         raise TypeError(f"gpumux.batch(cost={cost!r}): give a function that returns what an item costs, such as len")
     if limit is None:
@@ -162,6 +170,7 @@ def batch(
         if hasattr(task, "__gpumux_concurrent__"):
             raise TypeError(f"gpumux.batch: {_name_of(task)} has gpumux.concurrent, and can have only one of them")
         task.__gpumux_batch__ = max  # type: ignore[attr-defined]
+        task.__gpumux_format__ = format  # type: ignore[attr-defined]
         if limit is not None:
             task.__gpumux_limit__ = (cost, limit)  # type: ignore[attr-defined]
         return task

@@ -317,3 +317,45 @@ def failing_once(x):
         open(mark, "w").close()
         raise ValueError("once")
     return x
+
+
+@gpumux.batch(max=3, format="pandas")
+def of_pandas(rows):
+    kind = type(rows).__name__
+    return rows.assign(kind=kind, total=rows["n"] * 2) if kind == "DataFrame" else [[kind, value] for value in rows]
+
+
+@gpumux.batch(max=3, format="polars")
+async def of_polars(rows):
+    kind = type(rows).__name__
+    return [{"n": row["n"], "kind": kind, "total": row["n"] * 2} for row in rows.to_dicts()] if kind == "DataFrame" else [[kind, value] for value in rows]
+
+
+@gpumux.batch(max=3, format="arrow")
+def of_arrow(rows):
+    import pyarrow.compute
+
+    kind = type(rows).__name__
+    if kind != "Table":
+        return [[kind, value] for value in rows.to_pylist()]
+    return rows.append_column("kind", [[kind] * len(rows)]).append_column("total", pyarrow.compute.multiply(rows["n"], 2))
+
+
+class OfNumpy:
+    @gpumux.batch(max=3, format="numpy")
+    def __call__(self, rows):
+        if not isinstance(rows, dict):
+            return [[type(rows).__name__, value] for value in rows]
+        return {**rows, "kind": ["dict"] * len(rows["n"]), "total": rows["n"] * 2}
+
+
+@gpumux.batch(max=3, format="numpy")
+def crooked(rows):
+    if 3 in rows["n"]:
+        raise ValueError("three")
+    return {"n": rows["n"][1:], "m": rows["n"]}
+
+
+@gpumux.batch(max=4, format="numpy")
+def shapes(rows):
+    return [[str(column.dtype), list(column.shape)] for column in rows.values() for _ in column][: len(next(iter(rows.values())))]

@@ -63,6 +63,27 @@ class Values(unittest.TestCase):
             for kind, message in zip(refused, failed[1::2]):
                 self.assertRegex(message, refused[kind])
 
+    def test_what_a_batch_function_takes(self):
+        objects = [{"n": n, "text": "x"} for n in range(4)]
+        for function, kind, column in (
+            (tasks.of_pandas, "DataFrame", "Series"), (tasks.of_polars, "DataFrame", "Series"), (tasks.of_arrow, "Table", "Int64Array"),
+            (tasks.OfNumpy, "dict", "ndarray"),
+        ):
+            with self.subTest(kind):
+                found = [r.value for r in gpumux.map(function, objects, slots=1, chunk=4)]
+                self.assertEqual([(row["n"], row["kind"], row["total"]) for row in found], [(n, kind, 2 * n) for n in range(4)])
+                self.assertEqual([r.value for r in gpumux.stream(function, range(2), slots=1)], [[column, 0], [column, 1]])
+
+    def test_tables_of_a_batch_function_are_whole(self):
+        rows = [{"v": [1.5, 2], "w": [1]}, {"v": [3, 4], "w": [1, 2], "new": "x"}]
+        found = [r.value for r in gpumux.map(tasks.shapes, rows, slots=1, chunk=2)]
+        self.assertEqual(found, [["float64", [2, 2]]] * 2)
+        images = [{"image": numpy.full((2, 3), n, "f4")} for n in range(4)]
+        self.assertEqual([r.value for r in gpumux.map(tasks.shapes, images, slots=1, chunk=4, pickle=True)], [["float32", [4, 2, 3]]] * 4)
+        faults = [r.fault.message for r in gpumux.map(tasks.crooked, [{"n": n} for n in range(2, 5)], slots=1, chunk=3)]
+        self.assertEqual(faults, [r"a batch function returned a dict with columns of different lengths: {'n': 0, 'm': 1}", "three",
+            r"a batch function returned a dict with columns of different lengths: {'n': 0, 'm': 1}"])
+
     def test_keys(self):
         rows = [{"id": "a", "v": (1,)}, {"id": "b", "v": {2}}]
         found = [(r.key, r.value) for r in gpumux.stream(tasks.same, rows, slots=1, pickle=True, key="id")]

@@ -54,6 +54,7 @@ class Caller:
         self._exit: Any = None
         self._window: Window | None = None
         self._cost: Callable[[Any], Any] | None = None
+        self._table: Callable[[list], Any] | None = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
         self._run = 0
         self._n = 0
@@ -68,6 +69,7 @@ class Caller:
         self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE
+        self._table = _maker(getattr(function, "__gpumux_format__", None))
         self._cost, self._most = getattr(function, "__gpumux_limit__", (None, math.inf))
         self.concurrent = int(getattr(function, "__gpumux_concurrent__", 0))
         self._window = Window(self, self._wire, self._peak, function, self.concurrent) if self.concurrent else None
@@ -268,9 +270,14 @@ class Caller:
 
     def _many(self, raws: list[memoryview | Raw]) -> list:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
-        values = self._function([read(raw) for raw in raws])
+        items = [read(raw) for raw in raws]
+        values = self._function(items if self._table is None else self._table(items))
         if type(values) is CoroutineType:
             values = self.wait_for(values)
+        if self._table is not None and type(values) is dict:
+            from . import tables
+
+            values = tables.of_columns(values, "a batch function returned a dict")
         values = rows(values)
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
@@ -405,6 +412,17 @@ class Caller:
         if self._window is not None or run:
             if threading.get_ident() == self._main:
                 self.ended()
+
+
+def _maker(format: str | None) -> Callable[[list], Any] | None:
+    if format is None:
+        return None
+    from . import tables
+
+    try:
+        return tables.maker(format)
+    except ImportError as error:
+        raise LoadError(describe(error)) from error
 
 
 def _raiser(error: BaseException) -> Callable[[memoryview | Raw], bytes]:

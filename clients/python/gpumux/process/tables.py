@@ -1,12 +1,53 @@
-"""The rows of tables of pandas, Arrow and Polars.
+"""The rows of tables of pandas, Arrow and Polars, and tables of rows.
 
-Owns what a row has: the columns, and of pandas also the index, as it writes both to Parquet. Never imports a library.
+Owns what a row has: the columns, and of pandas also the index, as it writes both to Parquet. Imports a library only for a task that
+wants its tables.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from typing import Any, Callable, Iterable, Iterator, Optional
+
+
+def maker(format: str) -> Callable[[list], Any]:
+    """What makes of items what a task takes with format, of gpumux.batch. Raises ImportError where the library is missing."""
+    library = importlib.import_module("pyarrow" if format == "arrow" else format)
+    if format == "numpy":
+        return lambda items: _each(items, lambda cells: _ndarray(library, cells)) if _objects(items) else _ndarray(library, items)
+    table, column = (library.table, library.array) if format == "arrow" else (library.DataFrame, library.Series)
+    return lambda items: table(_each(items, list)) if _objects(items) else column(items)
+
+
+def _objects(items: list) -> bool:
+    return all(type(item) is dict for item in items)
+
+
+def _each(items: list, make: Callable[[list], Any]) -> dict[str, Any]:
+    """The columns of objects: a field that one lacks is None."""
+    names = dict.fromkeys(name for item in items for name in item)
+    return {name: make([item.get(name) for item in items]) for name in names}
+
+
+def _ndarray(numpy: Any, cells: list) -> Any:
+    try:
+        return numpy.asarray(cells)
+    except ValueError:
+        # Lists that differ in length.
+        array = numpy.empty(len(cells), dtype=object)
+        array[:] = cells
+        return array
+
+
+def of_columns(columns: dict, what: str) -> list[dict]:
+    """The rows of columns of one length."""
+    lengths = {str(name): len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"{what} with columns of different lengths: {lengths}")
+    # Python's own numbers are quicker to write than NumPy's one by one.
+    plain = (column.tolist() if getattr(column, "ndim", 0) == 1 else column for column in columns.values())
+    return [dict(zip(columns, cells)) for cells in zip(*plain)]
 
 
 def rows(table: Any, what: str) -> Optional[Iterable[Any]]:

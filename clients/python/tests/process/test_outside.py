@@ -34,6 +34,10 @@ class TestOutside(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, r"write gpumux.batch\(max=…\)"):
             gpumux.batch(5)
 
+    def test_batch_of_an_unknown_format(self):
+        with self.assertRaisesRegex(ValueError, r"gpumux.batch\(format='csv'\): give \"pandas\", \"polars\", \"arrow\" or \"numpy\""):
+            gpumux.batch(format="csv")
+
     def test_batch_by_cost(self):
         @gpumux.batch(max=8, limit=100)
         def one(items):
