@@ -20,7 +20,7 @@ func TestGroups_HaveTheBestLinks(t *testing.T) {
 	}
 	bridges := devices("X SYS NVL SYS", "SYS X SYS NVL", "NVL SYS X SYS", "SYS NVL SYS X")
 	switches := devices("X SYS PIX PHB SYS SYS", "SYS X SYS SYS PHB PIX", "PIX SYS X PHB SYS SYS", "PHB SYS PHB X SYS SYS", "SYS PHB SYS SYS X PHB", "SYS PIX SYS SYS PHB X")
-	for name, given := range map[string]struct {
+	for name, host := range map[string]struct {
 		devices  []gpu.Device
 		selected gpu.Selection
 		perSlot  int
@@ -36,10 +36,10 @@ func TestGroups_HaveTheBestLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var r report
 			var groups []string
-			for _, g := range (Pool{Devices: given.selected, GPUsPerSlot: given.perSlot}).groups(given.devices, "pools[0]", &r) {
+			for _, g := range (Pool{Devices: host.selected, GPUsPerSlot: host.perSlot}).groups(host.devices, "pools[0]", &r) {
 				groups = append(groups, g.Name)
 			}
-			require.Equal(t, given.want, strings.Join(groups, " "))
+			require.Equal(t, host.want, strings.Join(groups, " "))
 		})
 	}
 }

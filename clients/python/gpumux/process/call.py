@@ -21,13 +21,14 @@ import gpumux
 
 from .fault import describe, is_memory
 from .files import Files
+from .loop import Loop
 from .memory import trim
 from .peak import LONG, Peak
 from .raw import Raw
 from .retry import Retry
 from .task import LoadError
 from .typed import pack, read, rows, spread
-from .window import Window, seen
+from .window import Window
 from .wire import MAX_FRAME, Wire, items
 
 # Micro-batches that must succeed before a halved limit grows, at first and at most.
@@ -49,8 +50,8 @@ class Caller:
         self.forked: Callable[[], bool] = lambda: False
         """Whether this process was forked by the task."""
         self._main = threading.get_ident()
-        self._loop: Any = None
-        self._awaited: Any = None
+        self._loop = Loop()
+        self.wait_for = self._loop.wait_for
         self._exit: Any = None
         self._window: Window | None = None
         self._cost: Callable[[Any], Any] | None = None
@@ -93,7 +94,7 @@ class Caller:
     def run(self, header: dict, body: memoryview) -> None:
         """Run the items of one run, which lie one after the other in body."""
         if self._window is not None:
-            self._window.run(header, body, self._events())
+            self._window.run(header, body, self._loop.get())
             return
         retry = Retry.of(header)
         self._run, self._folder = header["run"], header.get("folder") or ""
@@ -114,14 +115,9 @@ class Caller:
             self._window.closing = True
         if leave is not None:
             # What the task itself has running may be needed to leave it.
-            self._cancel({self._awaited} | (self._window.tasks() if self._window is not None else set()))
+            self._loop.cancel(self._window.tasks() if self._window is not None else ())
             self._leave(leave)
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            self._cancel()
-            self._loop = None
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+        self._loop.close()
         self.ended()
 
     def _leave(self, leave: Callable[[], Any]) -> None:
@@ -137,19 +133,6 @@ class Caller:
                 self._wire.fault(describe(error))
             except OSError:
                 pass  # the worker is gone
-
-    def _cancel(self, begun: set | None = None) -> None:
-        """Cancel what runs on the event loop: of begun, or all."""
-        if self._loop is None or self._loop.is_closed():
-            return
-        import asyncio
-
-        running = asyncio.all_tasks(self._loop)
-        running = running if begun is None else running & begun
-        for task in running:
-            task.cancel()
-        if running:
-            self._loop.run_until_complete(asyncio.gather(*running, return_exceptions=True))
 
     # One item.
 
@@ -328,28 +311,6 @@ class Caller:
             self._limit = min(self.batch, self._limit + max(1, self._limit // 4))
 
     # What surrounds a call.
-
-    def wait_for(self, awaitable: Any) -> Any:
-        """What awaitable gives, on the event loop."""
-        import asyncio
-
-        loop = self._events()
-        self._awaited = asyncio.ensure_future(awaitable, loop=loop)
-        try:
-            return loop.run_until_complete(self._awaited)
-        finally:
-            if self._awaited.done():
-                seen(self._awaited)
-                self._awaited = None  # and what it returned or raised
-
-    def _events(self) -> Any:
-        """The event loop of this process."""
-        if self._loop is None:
-            import asyncio
-
-            self._loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self._loop)
-        return self._loop
 
     def survive(self, error: BaseException) -> None:
         """Go on after an exception of the task, unless this process must end or is a forked child."""

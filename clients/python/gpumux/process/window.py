@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Optional
 from . import memory
 from .fault import describe, is_memory
 from .files import Files
+from .loop import seen
 from .peak import LONG, Peak
 from .raw import Raw
 from .retry import Retry
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from .call import Caller
 
 _running: ContextVar[Optional[_Item]] = ContextVar("gpumux item", default=None)
-
-
-def seen(task: Any) -> None:
-    """Keep asyncio from logging what the task raised."""
-    if not task.cancelled():
-        task.exception()
 
 
 class _Item:
