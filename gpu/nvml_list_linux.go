@@ -33,7 +33,9 @@ func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []erro
 	}
 	all.Wait()
 	if len(lists) > 1 {
-		rows, _ := await(asking, d, func() ([]string, error) { return linksOf(lists), nil })
+		linking, cancel := patient(ctx, d.listLimit) // one that is silent has used up the other
+		defer cancel()
+		rows, _ := await(linking, d, func() ([]string, error) { return linksOf(lists), nil })
 		for i, row := range rows {
 			if lists[i] != nil {
 				lists[i][0].info.Links = row

@@ -328,6 +328,9 @@ func (w *Worker) near(p config.Placement, g config.Group, usable []int) (cores [
 			cores = append(cores, core)
 		}
 	}
+	if len(cores) == len(usable) {
+		return nil
+	}
 	return cores
 }
 

@@ -119,8 +119,11 @@ func detailsOf(d deviceEntry) (all []string) {
 	if d.Error != "" {
 		say("%s", d.Error)
 	}
-	if d.Cores != "" && d.Links != "" {
-		say("next to cores %s; links to the GPUs: %s", d.Cores, d.Links)
+	if d.Cores != "" {
+		say("next to the processors %s", d.Cores)
+	}
+	if d.Links != "" {
+		say("links to the GPUs: %s", d.Links)
 	}
 	if d.MIG {
 		say("in MIG mode: work runs on its instances")

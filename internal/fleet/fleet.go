@@ -237,23 +237,23 @@ func (f *Fleet) Workflows(ctx context.Context, query string) iter.Seq2[*workflow
 // Release hands on at once what a worker ran that has died, as its caller knows.
 func (f *Fleet) Release(ctx context.Context, worker string) error {
 	died := temporal.NewApplicationErrorWithOptions("worker "+worker+" died", "", temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
+	how := map[enumspb.PendingActivityState]error{
+		enumspb.PENDING_ACTIVITY_STATE_STARTED: died, enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: temporal.NewCanceledError(),
+	}
 	for info, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {
 		if err != nil {
 			return err
 		}
-		run := info.GetExecution()
-		found, err := f.Client.DescribeWorkflowExecution(ctx, run.GetWorkflowId(), run.GetRunId())
-		if errors.As(err, new(*serviceerror.NotFound)) {
-			continue
-		}
-		if err != nil {
+		id, run := info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
+		found, err := f.Client.DescribeWorkflowExecution(ctx, id, run)
+		if err != nil && !errors.As(err, new(*serviceerror.NotFound)) {
 			return err
 		}
 		for _, a := range found.GetPendingActivities() {
-			if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_STARTED || a.GetLastWorkerIdentity() != worker {
-				continue
+			if end := how[a.GetState()]; end != nil && a.GetLastWorkerIdentity() == worker {
+				err = f.Client.CompleteActivityByID(ctx, f.namespace(), id, run, a.GetActivityId(), nil, end)
 			}
-			if err := f.Client.CompleteActivityByID(ctx, f.namespace(), run.GetWorkflowId(), run.GetRunId(), a.GetActivityId(), nil, died); err != nil {
+			if err != nil && !errors.As(err, new(*serviceerror.NotFound)) { // it has just ended
 				return err
 			}
 		}

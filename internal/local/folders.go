@@ -161,12 +161,12 @@ func storeIn(data string) string {
 
 // Remove deletes the folder and the results in it, delivered or not.
 func (s State) Remove() error {
-	hold, holder, err := claimFolder(s.Path)
+	hold, holders, err := claimFolder(s.Path)
 	if err != nil {
 		return err
 	}
 	if hold == nil {
-		return unavailable("local map %s runs in %s; stop it first", s.ID, holder)
+		return unavailable("local map %s runs in %s; stop it first", s.ID, strings.Join(holders, ""))
 	}
 	if err := removeFolder(s.Path, hold); err != nil {
 		return unavailable("remove local map %s: %w", s.ID, err)
@@ -247,20 +247,21 @@ const (
 
 // holdFolder makes a data folder and locks it, for a map or for a server alone. The
 // system releases the lock of a dead process; the lock file stays.
-func holdFolder(ctx context.Context, data string, isMap bool) (hold *os.File, holder string, err error) {
+func holdFolder(ctx context.Context, data string, isMap bool) (hold *os.File, holders []string, err error) {
 	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
 		if err := makeFolder(data); err != nil { // a map that has just ended removes it
-			return nil, "", err
+			return nil, nil, err
 		}
-		hold, holder, err := claimFolder(data)
+		hold, holders, err := claimFolder(data)
+		holder := cmp.Or(strings.Join(holders, ""), "another process")
 		switch {
 		case hold != nil || err != nil:
-			return hold, holder, err
+			return hold, holders, err
 		case ctx.Err() == nil && time.Now().Before(until):
 		case isMap:
-			return nil, "", unavailable("this map runs already in %s; wait for it, or stop it with `kill -INT` and give the command again to go on", holder)
+			return nil, nil, unavailable("this map runs already in %s; wait for it, or stop it with `kill -INT` and give the command again to go on", holder)
 		default:
-			return nil, "", unavailable("%s is in use by %s; stop it, or give another folder; on NFS the lock of a lost host ends after 90 s", data, holder)
+			return nil, nil, unavailable("%s is in use by %s; stop it, or give another folder; on NFS the lock of a lost host ends after 90 s", data, holder)
 		}
 	}
 }
@@ -279,16 +280,17 @@ func makeFolder(data string) error {
 	return nil
 }
 
-// claimFolder locks a folder, and returns the process that had it last. Where another has
-// it, there is no lock, and neither where the folder was removed meanwhile.
-func claimFolder(data string) (hold *os.File, holder string, err error) {
+// claimFolder locks a folder. It returns the processes that had it since one took over from
+// all before. Where another has it, it returns that one and no lock; where the folder was
+// removed meanwhile, neither.
+func claimFolder(data string) (hold *os.File, holders []string, err error) {
 	path := filepath.Join(data, lockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, "", nil
+		return nil, nil, nil
 	case err != nil:
-		return nil, "", unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
+		return nil, nil, unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
 	}
 	defer func() {
 		if hold == nil {
@@ -297,28 +299,29 @@ func claimFolder(data string) (hold *os.File, holder string, err error) {
 	}()
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	text, _ := os.ReadFile(path)
-	holder = cmp.Or(strings.TrimSpace(string(text)), "another process")
+	holders = strings.Split(strings.TrimSpace(string(text)), "\n")
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, holder, nil
+		return nil, holders[len(holders)-1:], nil
 	}
 	if err == nil {
 		now, gone := os.Stat(path)
 		if locked, _ := file.Stat(); gone != nil || !os.SameFile(now, locked) {
-			return nil, "", nil
+			return nil, nil, nil
 		}
-		err = file.Truncate(0)
-	}
-	if err == nil {
-		host, _ := os.Hostname()
-		_, err = file.WriteAt(fmt.Appendf(nil, holderFormat+"\n", os.Getpid(), host), 0)
-	}
-	if err == nil {
-		err = file.Sync() // for other hosts
+		err = writeHolder(file, int64(len(text)))
 	}
 	if err != nil {
-		return nil, "", unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
+		return nil, nil, unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
 	}
-	return file, holder, nil
+	return file, holders, nil
+}
+
+// writeHolder ends the lock file with this process, behind what stays of it.
+func writeHolder(file *os.File, behind int64) error {
+	host, _ := os.Hostname()
+	line := fmt.Appendf(nil, holderFormat+"\n", os.Getpid(), host)
+	_, err := file.WriteAt(line, behind)
+	return errors.Join(err, file.Truncate(behind+int64(len(line))), file.Sync()) // for other hosts
 }
 
 // held reports whether a process uses a data folder.

@@ -27,10 +27,11 @@ func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 		}
 		got <- hold
 	}()
-	hold, holder, err := claimFolder(data)
+	hold, holders, err := claimFolder(data)
 	require.NoError(t, err)
 	require.Nil(t, hold)
-	require.Contains(t, holder, fmt.Sprintf("process %d of ", os.Getpid()))
+	require.Len(t, holders, 1)
+	require.Contains(t, holders[0], fmt.Sprintf("process %d of ", os.Getpid()))
 	require.NoError(t, removeFolder(data, first))
 	second := <-got
 	require.NotNil(t, second)
@@ -41,6 +42,25 @@ func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, os.SameFile(present, locked))
 	require.DirExists(t, filepath.Join(data, "store"))
+}
+
+// A start that fails forgets none of those whose work it has not handed on.
+func TestClaimFolder_KeepsTheHoldersBefore(t *testing.T) {
+	data := t.TempDir()
+	path := filepath.Join(data, lockFile)
+	require.NoError(t, os.WriteFile(path, []byte("process 7 of here\n"), 0o600))
+	for i, want := range []int{1, 2, 1} {
+		hold, holders, err := claimFolder(data)
+		require.NoError(t, err)
+		require.Len(t, holders, want)
+		if i < 2 {
+			require.Equal(t, "process 7 of here", holders[0])
+		}
+		if i == 1 {
+			require.NoError(t, writeHolder(hold, 0), "it has taken over")
+		}
+		require.NoError(t, hold.Close())
+	}
 }
 
 func TestTidy_KeepsWithinBounds(t *testing.T) {

@@ -117,8 +117,8 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 			s.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	var last string
-	if s.hold, last, err = holdFolder(ctx, s.Data, m != nil); err != nil {
+	var holders []string
+	if s.hold, holders, err = holdFolder(ctx, s.Data, m != nil); err != nil {
 		return nil, err
 	}
 	if err := s.connect(conf); err != nil {
@@ -132,22 +132,30 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 			}
 		}
 	}
-	s.takeOver(last)
+	s.takeOver(holders)
 	return s, s.serve()
 }
 
-// takeOver hands on what the folder's last process ran when it died, which the server
+// takeOver hands on what the folder's last processes ran when they died, which the server
 // would wait for.
-func (s *Session) takeOver(holder string) {
-	var process int
-	var host string
-	if _, err := fmt.Sscanf(holder, holderFormat, &process, &host); err != nil {
-		return // there was none
+func (s *Session) takeOver(holders []string) {
+	ctx, cancel := context.WithTimeout(s.ctx, takeOverLimit)
+	defer cancel()
+	for _, holder := range holders {
+		var process int
+		var host string
+		if _, err := fmt.Sscanf(holder, holderFormat, &process, &host); err != nil {
+			continue // there was none
+		}
+		if err := (&fleet.Fleet{Client: s.Client}).Release(ctx, contract.Identity(host, process)); err != nil {
+			s.say("hand on what %s ran when it died: %v; the server does so when it has heard nothing of it for a while", holder, err)
+			return
+		}
 	}
-	if err := (&fleet.Fleet{Client: s.Client}).Release(s.ctx, contract.Identity(host, process)); err != nil && s.ctx.Err() == nil {
-		s.say("hand on what %s ran when it died: %v; the server does so when it has heard nothing of it for a while", holder, err)
-	}
+	_ = writeHolder(s.hold, 0) // else the next start asks for them again
 }
+
+const takeOverLimit = 10 * time.Second
 
 // configure makes the configuration of the worker, or of workers elsewhere. It has no
 // tasks where there are none.

@@ -30,7 +30,7 @@ func TestCores_OfASlotsProcesses(t *testing.T) {
 	require.NotEmpty(t, usable)
 	f := newForge(t, affine)
 	last := usable[len(usable)-1:]
-	one := f.slot("cpu/0", func(o *slot.Options) { o.Device, o.Cores = "one", last })
+	one := f.slot("cpu/0", func(o *slot.Options) { o.Cores = last })
 	for s, cores := range map[*slot.Slot][]int{one: last, f.slot("cpu/1", nil): usable} {
 		text, err := json.Marshal(cores)
 		require.NoError(t, err)

@@ -166,6 +166,12 @@ def batch(
     elif isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
         raise ValueError(f"gpumux.batch(limit={limit!r}): give a number over 0")
 
+    if format is not None and _slot.name is not None:
+        from .process import tables
+
+        # Here, where a template imports the task, and not in each process that is forked from it.
+        tables.library(format)
+
     def mark(task: _F) -> _F:
         if hasattr(task, "__gpumux_concurrent__"):
             raise TypeError(f"gpumux.batch: {_name_of(task)} has gpumux.concurrent, and can have only one of them")

@@ -147,8 +147,8 @@ class Caller:
                 data = call(raw)
             except BaseException as error:
                 self.survive(error)
-                fault = describe(error)
                 memory, final = is_memory(error), retry.final(error)
+                fault = describe(error, memory)
             # Here the exception is gone, with the frames that hold arrays.
             if fault is None:
                 break
@@ -380,10 +380,7 @@ def _maker(format: str | None) -> Callable[[list], Any] | None:
         return None
     from . import tables
 
-    try:
-        return tables.maker(format)
-    except ImportError as error:
-        raise LoadError(describe(error)) from error
+    return tables.maker(format)
 
 
 def _raiser(error: BaseException) -> Callable[[memoryview | Raw], bytes]:

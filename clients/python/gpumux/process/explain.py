@@ -6,89 +6,95 @@ device. JAX knows the lines by itself; PyTorch knows those of what it allocates 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import Counter
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Collection, Iterator, Tuple
 
+from .fault import folders
 from .memory import AfterImport
 
-# The lines of the text, and the functions in one.
-_MOST_PLACES, _MOST_FRAMES = 5, 3
-_MOST_PROFILE = 64 << 20
+# The lines with places, the functions in one, and the bytes of a profile of JAX that are read.
+_MOST_PLACES, _MOST_FRAMES, _MOST_PROFILE = 3, 3, 2 << 20
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = tuple(_STANDARD + each for each in ("site-packages", "dist-packages"))
 
-Allocation = tuple  # the device, bytes, number, and frames (file, line, function), the innermost first
+# Which stand in the function around them, and are none from Python 3.12 on.
+_NO_FUNCTIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+Frames = Tuple[Tuple[str, int, str], ...]  # file, line and function, the innermost first
+Allocation = Tuple[str, int, int, Frames]  # the device, bytes, and how many
 
 
 def record() -> None:
     """Have PyTorch remember the lines that allocate, some 2 µs each, from the start of CUDA on."""
-
-    def begin(torch: Any) -> None:
-        torch.cuda._lazy_call(lambda: torch.cuda.memory._record_memory_history("state", context="state", stacks="python"))
-
-    def failed(name: str, why: str) -> None:
-        print(f"gpumux: PyTorch cannot say which lines allocate: {why}", file=sys.stderr)
-
-    sys.meta_path.insert(0, AfterImport({"torch": begin}, failed))
+    sys.meta_path.insert(0, AfterImport({"torch": lambda torch: torch.cuda._lazy_call(lambda: _record(torch))}, _failed))
 
 
-def held() -> str:
-    """What the devices hold and which lines of the task allocated it, some lines for each device; empty where no framework tells."""
-    texts = []
-    for name, ask in _ASKED.items():
-        module = sys.modules.get(name)
-        if module is None:
-            continue
+def _record(torch: Any) -> None:
+    try:
+        torch.cuda.memory._record_memory_history("state", context="state", stacks="python")
+    except Exception as error:
+        # As with allocators that are not PyTorch's own.
+        _failed("torch", f"{type(error).__name__}: {error}")
+
+
+def _failed(name: str, why: str) -> None:
+    print(f"gpumux: PyTorch cannot say which lines allocate: {why}", file=sys.stderr)
+
+
+def held(packages: Collection[str]) -> str:
+    """What the fullest device of these frameworks holds, and which lines of the task allocated it; empty where none tells."""
+    allocations: list[Allocation] = []
+    for name in packages:
         try:
-            texts += _describe(list(ask(module)))
+            allocations += _ASKED[name](sys.modules[name])
         except Exception:
             # An old release, or a context that is lost.
             continue
-    return "\n".join(texts)
+    total: Counter = Counter()
+    for device, bytes_, _, _ in allocations:
+        total[device] += bytes_
+    if not any(total.values()):
+        return ""
+    (device, most), = total.most_common(1)
+    lines = list(_describe([each for each in allocations if each[0] == device and each[1]]))
+    if lines:
+        return "\n".join([f"{device} held {_size(most)}, allocated by", *lines])
+    recorded = "torch" not in packages or os.environ.get("GPUMUX_EXPLAIN_OOM")
+    hint = "" if recorded else "; --explain-oom, explain_oom in a worker's file, says which lines allocated it"
+    return f"{device} held {_size(most)}{hint}"
 
 
 def _describe(allocations: list[Allocation]) -> Iterator[str]:
-    for device in sorted({device for device, *_ in allocations}):
-        size: Counter = Counter()
-        number: Counter = Counter()
-        for at, bytes_, count, frames in allocations:
-            if at == device and bytes_:
-                place = _place(frames)
-                size[place] += bytes_
-                number[place] += count
-        total = sum(size.values())
-        if not total:
-            continue
-        if set(size) == {""}:
-            yield f"{device} held {_size(total)}; --explain-oom, explain_oom in a worker's file, says which lines allocated it"
-            continue
-        yield f"{device} held {_size(total)}, allocated by"
-        for place, bytes_ in size.most_common(_MOST_PLACES):
-            yield f"  {_size(bytes_):>8}  {number[place]} × {place or 'lines that were not recorded'}"
-        rest = size.most_common()[_MOST_PLACES:]
-        if rest:
-            yield f"  {_size(sum(each for _, each in rest)):>8}  by {len(rest)} other lines"
+    """A line for each of the places with the most, none where there are no places."""
+    foreign = ("<", _OWN, *folders("torch", "jax", "jaxlib", "numpy"))
+    place = functools.cache(lambda frames: _place(frames, foreign))
+    size: Counter = Counter()
+    number: Counter = Counter()
+    for _, bytes_, count, frames in allocations:
+        size[place(frames)] += bytes_
+        number[place(frames)] += count
+    if set(size) == {""}:
+        return
+    ordered = size.most_common()
+    for at, bytes_ in ordered[:_MOST_PLACES]:
+        yield f"  {_size(bytes_):>8}  {number[at]} × {at or 'lines that were not recorded'}"
+    if ordered[_MOST_PLACES:]:
+        yield f"  {_size(sum(bytes_ for _, bytes_ in ordered[_MOST_PLACES:])):>8}  by {len(ordered) - _MOST_PLACES} other lines"
 
 
-def _place(frames: list[tuple[str, int, str]]) -> str:
+def _place(frames: Frames, foreign: tuple) -> str:
     """The innermost functions that are no framework's, or the innermost of all."""
-    ours = [frame for frame in frames if not _foreign(frame[0])] or frames[:1]
+    ours = [frame for frame in frames if frame[2] not in _NO_FUNCTIONS and not _is_foreign(frame[0], foreign)] or frames[:1]
     return ", from ".join(f"{'/'.join(file.split(os.sep)[-2:])}:{line} {name}" for file, line, name in ours[:_MOST_FRAMES])
 
 
-def _foreign(file: str) -> bool:
-    if file.startswith(("<", _OWN, *_frameworks())):
-        return True
-    return file.startswith(_STANDARD) and not file.startswith(_PACKAGES)
-
-
-def _frameworks() -> tuple:
-    modules = (sys.modules.get(name) for name in ("torch", "jax", "jaxlib", "numpy"))
-    return tuple(os.path.dirname(file) + os.sep for file in (getattr(module, "__file__", None) for module in modules) if file)
+def _is_foreign(file: str, folders: tuple) -> bool:
+    return file.startswith(folders) or file.startswith(_STANDARD) and not file.startswith(_PACKAGES)
 
 
 def _size(bytes_: int) -> str:
@@ -101,7 +107,7 @@ def _torch(torch: Any) -> Iterator[Allocation]:
     for segment in torch.cuda.memory._snapshot()["segments"]:
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
-                frames = [(frame["filename"], frame["line"], frame["name"]) for frame in block.get("frames") or ()]
+                frames = tuple((frame["filename"], frame["line"], frame["name"]) for frame in block.get("frames") or ())
                 yield f"cuda:{segment['device']}", block["size"], 1, frames
 
 
@@ -109,11 +115,11 @@ def _jax(jax: Any) -> Iterator[Allocation]:
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is None or not bridge.backends_are_initialized():
         return
-    import gzip
+    import zlib
 
-    profile = jax.profiler.device_memory_profile()
-    if len(profile) <= _MOST_PROFILE:
-        yield from _pprof(gzip.decompress(profile))
+    unpacked = zlib.decompressobj(wbits=31).decompress(jax.profiler.device_memory_profile(), _MOST_PROFILE)
+    if len(unpacked) < _MOST_PROFILE:
+        yield from _pprof(unpacked)
 
 
 # The fields of pprof's profile.proto that are read here.
@@ -146,7 +152,7 @@ def _pprof(profile: bytes) -> Iterator[Allocation]:
         for line in (line for each in ids for line in locations[each]):
             function = functions[line[1]]
             frames.append((texts[function.get(4, 0)], line.get(2, 0), texts[function[2]]))
-        yield labels.get("device", "the device"), bytes_, count, frames
+        yield labels.get("device", "the device"), bytes_, count, tuple(frames)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -47,13 +47,13 @@ _MEMORY_TEXTS = (
 )
 
 
-def describe(error: BaseException) -> dict:
-    """The fault of a message: class, message, and where there are any traceback, chain and code."""
+def describe(error: BaseException, memory: bool | None = None) -> dict:
+    """The fault of a message: class, message, and where there are any traceback, chain and code. memory is is_memory's answer, if known."""
     try:
         fault: dict[str, Any] = {"class": class_name(error), "message": _message(error)}
         text = _traceback(error)
-        if is_memory(error):
-            text = f"{text}\n{_held()}".strip("\n")
+        if is_memory(error) if memory is None else memory:
+            text = f"{text}\n{_held(error)}".strip("\n")
         if text:
             fault["traceback"] = text
         chain = [{"class": class_name(each), "message": _message(each)} for each in _chain(error)]
@@ -134,7 +134,7 @@ def _code(error: BaseException) -> int:
 def _traceback(error: BaseException) -> str:
     """The traceback as Python prints it, from the first frame of the task on."""
     tb = error.__traceback__
-    between = (_ROOT, "<frozen importlib", *_folders("asyncio", "importlib"))
+    between = (_ROOT, "<frozen importlib", *folders("asyncio", "importlib"))
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(between):
         tb = tb.tb_next
     if tb is None and not isinstance(error, SyntaxError) and error.__cause__ is None:
@@ -146,22 +146,29 @@ def _traceback(error: BaseException) -> str:
     return _cut(text, _MAX_TRACEBACK)
 
 
-def _held() -> str:
-    if not {"torch", "jax"} & sys.modules.keys():
-        return ""
+def _held(error: BaseException) -> str:
+    """What the devices of the frameworks held that say so in error, or in what led to it."""
+    chain = [error, *_chain(error)]
+    packages = {type(each).__module__.partition(".")[0].replace("jaxlib", "jax") for each in chain}
+    if any("CUDA" in _message(each) for each in chain):
+        packages.add("torch")
+    packages &= {"torch", "jax"} & sys.modules.keys()
     try:
         # Here, since few processes ever need it.
         from .explain import held
 
-        return held()
-    except (MemoryError, ImportError):
+        return held(packages) if packages else ""
+    except Exception:
+        # There may be neither memory nor a descriptor for it.
         return ""
 
 
-def _folders(*packages: str) -> Iterator[str]:
+def folders(*packages: str) -> Iterator[str]:
+    """Where those of the packages lie that are there."""
     for name in packages:
-        if name in sys.modules:
-            yield os.path.dirname(sys.modules[name].__file__ or "") + os.sep
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file:
+            yield os.path.dirname(file) + os.sep
 
 
 def _cut(text: str, most: int) -> str:

@@ -6,18 +6,30 @@ wants its tables.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections import Counter
 from typing import Any, Callable, Iterable, Iterator, Optional
 
+from .arrays import fetch
+
+
+def library(format: str) -> Any:
+    """The library of a format of gpumux.batch. Raises ImportError."""
+    return importlib.import_module("pyarrow" if format == "arrow" else format)
+
 
 def maker(format: str) -> Callable[[list], Any]:
-    """What makes of items what a task takes with format, of gpumux.batch. Raises ImportError where the library is missing."""
-    library = importlib.import_module("pyarrow" if format == "arrow" else format)
+    """What makes of items what a task takes with format."""
+    module = library(format)
     if format == "numpy":
-        return lambda items: _each(items, lambda cells: _ndarray(library, cells)) if _objects(items) else _ndarray(library, items)
-    table, column = (library.table, library.array) if format == "arrow" else (library.DataFrame, library.Series)
-    return lambda items: table(_each(items, list)) if _objects(items) else column(items)
+        return lambda items: _each(items, lambda cells: _ndarray(module, cells)) if _objects(items) else _ndarray(module, items)
+    if format == "polars":
+        # Its constructor drops fields that the first structs lack, and takes no number of another kind.
+        table = functools.partial(module.from_dicts, infer_schema_length=None)
+        return lambda items: table(items) if _objects(items) else table([{"": item} for item in items])[""]
+    make, column = (module.table, module.array) if format == "arrow" else (module.DataFrame, module.Series)
+    return lambda items: make(_each(items, list)) if _objects(items) else column(items)
 
 
 def _objects(items: list) -> bool:
@@ -31,23 +43,47 @@ def _each(items: list, make: Callable[[list], Any]) -> dict[str, Any]:
 
 
 def _ndarray(numpy: Any, cells: list) -> Any:
-    try:
-        return numpy.asarray(cells)
-    except ValueError:
-        # Lists that differ in length.
-        array = numpy.empty(len(cells), dtype=object)
-        array[:] = cells
-        return array
+    """An array of numbers, or of lists and arrays of one shape; of anything else one of objects, since no cell may change its neighbours."""
+    kinds = {bool if isinstance(_first(cell), (bool, numpy.bool_)) else type(_first(cell)) for cell in cells}
+    if kinds == {bool} or all(issubclass(kind, (int, float, numpy.number)) and kind is not bool for kind in kinds):
+        try:
+            array = numpy.asarray(cells)
+        except (ValueError, OverflowError):
+            # Lists that differ in length, or have other things later on.
+            array = None
+        # Whole numbers of 64 bits with a sign and without have no type together.
+        if array is not None and array.dtype.kind in "biufc" and not (kinds == {int} and array.dtype.kind == "f"):
+            return array
+    array = numpy.empty(len(cells), dtype=object)
+    for i, cell in enumerate(cells):
+        array[i] = cell
+    return array
+
+
+def _first(cell: Any) -> Any:
+    """The first number of nested lists, or the cell."""
+    while type(cell) is list and cell:
+        cell = cell[0]
+    return cell.flat[0] if getattr(cell, "ndim", 0) and cell.size else cell
 
 
 def of_columns(columns: dict, what: str) -> list[dict]:
     """The rows of columns of one length."""
+    for name, column in columns.items():
+        if isinstance(column, (str, bytes)) or not hasattr(column, "__len__") or getattr(column, "ndim", 1) == 0:
+            raise TypeError(f"{what} whose column {name!r} is a {type(column).__name__}; give one value for each item")
     lengths = {str(name): len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"{what} with columns of different lengths: {lengths}")
-    # Python's own numbers are quicker to write than NumPy's one by one.
-    plain = (column.tolist() if getattr(column, "ndim", 0) == 1 else column for column in columns.values())
-    return [dict(zip(columns, cells)) for cells in zip(*plain)]
+    return [dict(zip(columns, cells)) for cells in zip(*map(_plain, columns.values()))]
+
+
+def _plain(column: Any) -> Any:
+    """Python's own numbers are quicker to write than NumPy's one by one, where they are written alike."""
+    array = fetch(column)
+    if array is None:
+        return column
+    return array.tolist() if array.ndim == 1 and (array.dtype.kind in "biu" or array.dtype.str[1:] == "f8") else array
 
 
 def rows(table: Any, what: str) -> Optional[Iterable[Any]]:

@@ -177,7 +177,8 @@ class Window:
                 self._caller.survive(error)
                 if self._is_canceled(item):
                     return
-                fault, full, item.final = describe(error), is_memory(error), item.retry.final(error)
+                full, item.final = is_memory(error), item.retry.final(error)
+                fault = describe(error, full)
             if fault is None:
                 break
             if item.files is not None:
