@@ -281,8 +281,8 @@ func makeFolder(data string) error {
 }
 
 // claimFolder locks a folder. It returns the processes that had it since one took over
-// from all before. Where another has it, it returns that one and no lock; where the folder
-// was removed meanwhile, neither.
+// from all before. Where another has it, it returns that one and no lock, and where the
+// folder was removed meanwhile, neither.
 func claimFolder(data string) (hold *os.File, holders []string, err error) {
 	path := filepath.Join(data, lockFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
