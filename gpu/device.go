@@ -99,11 +99,12 @@ var links = []string{"X", "NVL", "PSB", "PIX", "PXB", "PHB", "NODE", "SYS"} // t
 
 // Distance grows with the way to another GPU; an unknown one is the farthest.
 func (d Device) Distance(other Device) int {
-	words := strings.Fields(d.Links)
-	if other.Index < 0 || other.Index >= len(words) || !slices.Contains(links, words[other.Index]) {
-		return len(links)
+	if words := strings.Fields(d.Links); other.Index >= 0 && other.Index < len(words) {
+		if at := slices.Index(links, words[other.Index]); at >= 0 {
+			return at
+		}
 	}
-	return slices.Index(links, words[other.Index])
+	return len(links)
 }
 
 // Available is the memory in bytes that processes can have in all; 0 when unknown.

@@ -263,11 +263,12 @@ func (w *Worker) serve(queues []queue) error {
 func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	var seats []*pool.Seat
 	for _, g := range p.Groups {
-		if cores := w.near(p, g, process.Cores()); len(cores) > 0 {
+		cores := w.near(p, g, process.Cores())
+		if len(cores) > 0 {
 			w.log.Info("slots run on the processors next to their GPUs", zap.String("pool", p.Name), zap.String("device", g.Name), zap.Ints("cores", cores))
 		}
 		for range p.MaxSlots {
-			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, runtime))
+			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, cores, runtime))
 		}
 	}
 	opened := w.ledger.New(p.Name, seats)
@@ -277,7 +278,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 	return opened
 }
 
-func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
+func (w *Worker) newSeat(name string, p config.Placement, g config.Group, cores []int, runtime string) *pool.Seat {
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(whole bool) (map[string]string, gpumux.Size) {
@@ -297,7 +298,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	env, room := limits(false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
-		Cores: w.near(p, g, process.Cores()), Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
+		Cores: cores, Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), Notices: w.notices, MPS: share.MPS(),
 	}
 	w.memory.Confine(&o, p.Name)

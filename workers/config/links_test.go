@@ -27,7 +27,7 @@ func TestGroups_HaveTheBestLinks(t *testing.T) {
 		want     string
 	}{
 		"pairs of NVLink":        {bridges, gpu.Selection{"all"}, 2, "0,2 1,3"},
-		"of those that are free": {bridges[1:], gpu.Selection{"free"}, 3, "1,3,2"},
+		"of those that are left": {bridges[1:], gpu.Selection{"All"}, 3, "1,3,2"},
 		"three on each side":     {switches, gpu.Selection{"all"}, 3, "0,2,3 1,5,4"},
 		"named":                  {bridges, gpu.Selection{"0", "1", "2", "3"}, 2, "0,1 2,3"},
 		"one each":               {bridges, gpu.Selection{"all"}, 1, "0 1 2 3"},

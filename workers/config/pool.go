@@ -17,8 +17,7 @@ import (
 type Pool struct {
 	// Name is the pool's name in maps; its task queue is gpumux.<name>.
 	Name string `json:"name,omitzero"`
-	// Devices are all, free (those with room for the slots now), cpu, indices such as [0, 1]
-	// or UUIDs. Default all.
+	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `json:"devices,omitzero"`
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement, CoreSlots is for the CPU.
@@ -226,7 +225,7 @@ func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 // linked puts next to each other those GPUs of a slot that have the best links. The order
 // of GPUs that were named is the user's.
 func (p Pool) linked(devices []gpu.Device) (ordered []gpu.Device) {
-	if !slices.Equal(p.Devices, gpu.Selection{"all"}) && !slices.Equal(p.Devices, gpu.Selection{"free"}) {
+	if len(p.Devices) != 1 || !strings.EqualFold(strings.TrimSpace(p.Devices[0]), "all") {
 		return devices
 	}
 	rest := slices.Clone(devices)

@@ -52,7 +52,9 @@ def describe(error: BaseException, memory: bool | None = None) -> dict:
     try:
         fault: dict[str, Any] = {"class": class_name(error), "message": _message(error)}
         text = _traceback(error)
-        if is_memory(error) if memory is None else memory:
+        if memory is None:
+            memory = is_memory(error)
+        if memory:
             text = f"{text}\n{_held(error)}".strip("\n")
         if text:
             fault["traceback"] = text
@@ -148,16 +150,18 @@ def _traceback(error: BaseException) -> str:
 
 def _held(error: BaseException) -> str:
     """What the devices of the frameworks held that say so in error, or in what led to it."""
-    chain = [error, *_chain(error)]
-    packages = {type(each).__module__.partition(".")[0].replace("jaxlib", "jax") for each in chain}
-    if any("CUDA" in _message(each) for each in chain):
-        packages.add("torch")
-    packages &= {"torch", "jax"} & sys.modules.keys()
+    loaded = {"torch", "jax"} & sys.modules.keys()
+    if not loaded:
+        return ""
     try:
+        chain = [error, *_chain(error)]
+        packages = {type(each).__module__.partition(".")[0].replace("jaxlib", "jax") for each in chain}
+        if any("CUDA" in _message(each) for each in chain):
+            packages.add("torch")
         # Here, since few processes ever need it.
         from .explain import held
 
-        return held(packages) if packages else ""
+        return held(packages & loaded)
     except Exception:
         # There may be neither memory nor a descriptor for it.
         return ""
