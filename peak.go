@@ -40,9 +40,7 @@ func step(bytes int64) int {
 }
 
 // upper is the largest size in a step.
-func upper(at int) int64 {
-	return int64(at%steps+steps+1)<<(at/steps) - 1
-}
+func upper(at int) int64 { return int64(at%steps+steps+1)<<(at/steps) - 1 }
 
 // Add adds the peak of one item. A size below 1 is unknown and does not count.
 func (p *Peaks) Add(bytes int64) {

@@ -50,9 +50,7 @@ func (l *limit) note() {
 	}
 }
 
-func (l *limit) over() bool {
-	return l.after > 0 && l.results > 0 && time.Since(l.first) >= l.after
-}
+func (l *limit) over() bool { return l.after > 0 && l.results > 0 && time.Since(l.first) >= l.after }
 
 func (l *limit) pace() time.Duration {
 	return max(1, l.last.Sub(l.first)/time.Duration(max(1, l.results-1)))

@@ -28,7 +28,7 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 	file, err := os.Create(filepath.Join(dir, "x.parquet"))
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file)
+	to := columns.NewWriter(file, nil)
 	for i := range 300 {
 		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":{"id":%d,"text":"text %d"}}`, i, i, i)))
 	}

@@ -274,6 +274,4 @@ func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 	}
 }
 
-func (e *engine) steer(to steering) {
-	e.paused, e.changed = to.Paused, true
-}
+func (e *engine) steer(to steering) { e.paused, e.changed = to.Paused, true }

@@ -273,9 +273,7 @@ func (s *sizer) Part() int {
 
 // Abreast is how many segments the map needs at once, so that one fills the slots while
 // another ends.
-func (s *sizer) Abreast() int {
-	return max(minAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
-}
+func (s *sizer) Abreast() int { return max(minAbreast, (s.Whole()+segmentWindow-1)/segmentWindow) }
 
 func (s *sizer) Carry() contract.Pace {
 	return contract.Pace{

@@ -29,7 +29,7 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	const name = "r.parquet"
-	o, err := chooseOutput(name, nil, false, false)
+	o, err := chooseOutput(name, "", nil, false, false)
 	require.NoError(t, err)
 	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, "", `{"index":1,"value":{"a":2}}`))
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 // A table in a bucket is read by position, and no more of it than its columns.
 func TestRead_TableInABucket(t *testing.T) {
 	t.Chdir(t.TempDir())
-	o, err := chooseOutput("r.parquet", nil, false, false)
+	o, err := chooseOutput("r.parquet", "", nil, false, false)
 	require.NoError(t, err)
 	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, `{"index":1,"value":{"a":2,"b":"y"}}`))
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestRead_TableInABucket(t *testing.T) {
 
 func TestOutput_AFileOfColumnsStaysAsItWas(t *testing.T) {
 	t.Chdir(t.TempDir())
-	o, err := chooseOutput("r.parquet", nil, false, false)
+	o, err := chooseOutput("r.parquet", "", nil, false, false)
 	require.NoError(t, err)
 	failed := `{"index":1,"fault":{"kind":"task_error","message":"no"}}`
 	causes, err := o.write(context.Background(), resultRows(`{"index":0,"value":1}`, failed))
@@ -98,7 +98,7 @@ func TestOutput_WhatColumnsCannotBe(t *testing.T) {
 		"null.parquet":  "it is no file; Parquet needs one",
 		"x.feather":     "results are JSON lines or Parquet; name the file .jsonl or .parquet",
 	} {
-		_, err := chooseOutput(name, nil, false, false)
+		_, err := chooseOutput(name, "", nil, false, false)
 		require.ErrorContains(t, err, want)
 	}
 	require.ErrorContains(t, filter{failed: true}.suits("x.parquet"), "go with JSON lines")

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
@@ -117,6 +118,8 @@ func codeOf(err error) exitCode {
 		return exitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return exitUsage
+	case is(new(*columns.UnfitError)):
+		return exitFailed
 	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError)),
 		errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable

@@ -99,7 +99,7 @@ func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
 	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input, ArgFile: f.argFile}}
 	onScreen := report.IsTerminal(a.Stdout)
 	var err error
-	r.out, err = chooseOutput(f.out, a.Stdout, f.json, onScreen)
+	r.out, err = chooseOutput(f.out, f.schema, a.Stdout, f.json, onScreen)
 	r.out.exact, r.out.openAI = f.exact, f.openAI
 	if err == nil && r.out.path != "" && !f.detach && slices.ContainsFunc(f.source.in, func(in string) bool { return takesFile(in, cmp.Or(f.out, "x")) }) {
 		err = usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
@@ -321,7 +321,7 @@ func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Cau
 		out.tokens.addTo(end, r.h.Entry)
 	}
 	end.File, end.printed, end.Causes = out.path, out.path == "", streamed.Sorted()
-	return printReport(r.a, end, r.f.json, "the same command with --retry")
+	return cmp.Or(printReport(r.a, end, r.f.json, "the same command with --retry"), *out.unfit)
 }
 
 func retryCommand(a *app) *cobra.Command {

@@ -30,8 +30,8 @@ type mapFlags struct {
 	taskFlags
 	source source
 	// delimiter is the source's as it was written.
-	delimiter string
-	out       string
+	delimiter   string
+	out, schema string
 	// files is a folder for what items keep.
 	files string
 	id    string
@@ -142,6 +142,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 
 func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines or .parquet; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.schema, "schema", "", schemaUsage)
 	flags.StringVar(&f.files, "files", "", filesUsage)
 	f.registerAttempts(flags)
 	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")

@@ -36,6 +36,10 @@ type output struct {
 	// tokens counts those of the results, count the results. Default: nobody does.
 	tokens *tokens
 	count  *int64
+	// schema declares the columns of a file that has some; unfit gets what does not fit
+	// them. Default: the first results do.
+	schema columns.Schema
+	unfit  *error
 	// owner names the unfinished file. Default: the process does.
 	owner  string
 	stdout io.Writer
@@ -51,11 +55,13 @@ type filter struct {
 
 const unnamed = "?"
 
-// chooseOutput reads --out. Without it results go to a pipe. Where standard output is a
-// screen, or is for JSON, they go to a file that named names.
-func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
-	o, ending := output{path: flag, stdout: stdout}, strings.ToLower(filepath.Ext(flag))
+// chooseOutput reads --out and --schema. Without --out results go to a pipe. Where
+// standard output is a screen, or is for JSON, they go to a file that named names.
+func chooseOutput(flag, schema string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
+	o, ending := output{path: flag, stdout: stdout, unfit: new(error)}, strings.ToLower(filepath.Ext(flag))
 	switch {
+	case schema != "" && !columns.Holds(flag):
+		return o, usage("--schema goes with --out FILE%s", columns.Parquet)
 	case flag == "-" && asJSON:
 		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
 	case flag == "-", flag == "" && !asJSON && !onScreen:
@@ -71,8 +77,20 @@ func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output,
 	case slices.Contains([]string{".csv", ".tsv", ".npy", ".arrow", ".feather"}, ending):
 		return o, usage("--out %s: results are JSON lines or Parquet; name the file .jsonl or .parquet", flag)
 	}
-	return o, o.check()
+	if err := o.check(); err != nil || schema == "" {
+		return o, err
+	}
+	from, err := os.Open(schema)
+	if err == nil {
+		o.schema, err = columns.ReadSchema(from, schema)
+	}
+	if err != nil {
+		return o, usage("--schema: %v", err)
+	}
+	return o, nil
 }
+
+const schemaUsage = "with --out FILE.parquet: what its columns are, as in this Parquet `file`; a result that does not fit is a fault there"
 
 func (o output) named(id string) (output, error) {
 	if o.path != unnamed {
@@ -240,7 +258,7 @@ func (f filter) suits(path string) error {
 }
 
 func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
-	to := columns.NewWriter(file)
+	to := columns.NewWriter(file, o.schema)
 	for line, err := range from {
 		if err == nil {
 			err = context.Cause(ctx)
@@ -255,7 +273,11 @@ func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 			return err
 		}
 	}
-	return to.Finish()
+	err := to.Finish()
+	if to.Unfit != nil {
+		*o.unfit = to.Unfit
+	}
+	return err
 }
 
 // abandoned waits until the reader of the pipe or socket has gone or ctx ends, and

@@ -31,7 +31,7 @@ const twoWritten = "{\"index\":0,\"value\":1}\n{\"index\":1,\"fault\":{}}\n"
 
 // deliverTo checks and writes as a command does.
 func deliverTo(path string) error {
-	o, err := chooseOutput(path, nil, false, false)
+	o, err := chooseOutput(path, "", nil, false, false)
 	if err == nil {
 		_, err = o.write(context.Background(), twoLines())
 	}
@@ -109,7 +109,7 @@ func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "r.jsonl", "old\n")
 	broken := errors.New("the store is away")
-	o, err := chooseOutput("r.jsonl", nil, false, false)
+	o, err := chooseOutput("r.jsonl", "", nil, false, false)
 	require.NoError(t, err)
 	_, err = o.write(context.Background(), func(yield func([]byte, error) bool) { yield(nil, broken) })
 	require.ErrorIs(t, err, broken)
@@ -124,7 +124,7 @@ func TestOutput_BlockedStreamEndsWithTheContext(t *testing.T) {
 	defer reader.Close()
 	interrupted := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	o, err := chooseOutput("-", writer, false, false)
+	o, err := chooseOutput("-", "", writer, false, false)
 	require.NoError(t, err)
 	_, err = o.write(ctx, func(yield func([]byte, error) bool) {
 		if yield([]byte("line"), nil) {
@@ -140,7 +140,7 @@ func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var out bytes.Buffer
-	o, err := chooseOutput("-", &out, false, false)
+	o, err := chooseOutput("-", "", &out, false, false)
 	require.NoError(t, err)
 	_, err = o.write(ctx, func(yield func([]byte, error) bool) {
 		_ = yield([]byte("line"), nil) && func() bool { cancel(); return yield(nil, nil) }() && yield([]byte("late"), nil)
@@ -162,7 +162,7 @@ func TestOutput_NumbersThatJSONLacks(t *testing.T) {
 		{filter{values: true}, `["NaN",{"a":"-Infinity"},"NaN"]`},
 		{filter{exact: true}, line},
 	} {
-		o, err := chooseOutput("r.jsonl", nil, false, false)
+		o, err := chooseOutput("r.jsonl", "", nil, false, false)
 		require.NoError(t, err)
 		o.filter = c.filter
 		_, err = o.write(t.Context(), func(yield func([]byte, error) bool) { yield([]byte(line), nil) })
@@ -184,7 +184,7 @@ func TestOutput_FailedAndValues(t *testing.T) {
 		{filter{values: true}, []string{"null", `{"fault":1}`, `"a,\"fault\""`, "null"}},
 	} {
 		var out bytes.Buffer
-		o, err := chooseOutput("-", &out, false, false)
+		o, err := chooseOutput("-", "", &out, false, false)
 		require.NoError(t, err)
 		o.filter = c.filter
 		causes, err := o.write(t.Context(), func(yield func([]byte, error) bool) {

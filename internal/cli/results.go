@@ -45,6 +45,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Args: oneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines or .parquet; or - for standard output")
+	c.Flags().StringVar(&f.schema, "schema", "", schemaUsage)
 	c.Flags().StringVar(&f.files, "files", "", filesUsage)
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.openAI, "openai", false, openAIUsage)
@@ -60,7 +61,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 
 type resultsFlags struct {
 	filter
-	out, files                 string
+	out, files, schema         string
 	follow, unordered, partial bool
 }
 
@@ -85,7 +86,7 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	to, err := chooseOutput(f.out, a.Stdout, false, report.IsTerminal(a.Stdout))
+	to, err := chooseOutput(f.out, f.schema, a.Stdout, false, report.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -110,6 +111,7 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 		return explain(a, s.ended)
 	}
 	causes, err := to.write(ctx, s.lines)
+	err = cmp.Or(err, *to.unfit)
 	if errors.Is(err, errInterrupted) && f.follow {
 		a.console.Say("map %s goes on", id)
 		return exitInterrupted
@@ -130,8 +132,8 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	n := int64(0)
 	to.count = &n
-	if _, err := to.write(ctx, s.lines); err != nil {
-		return err
+	if _, err := to.write(ctx, s.lines); err != nil || *to.unfit != nil {
+		return cmp.Or(err, *to.unfit)
 	}
 	total := ""
 	if s.items >= 0 {

@@ -10,72 +10,71 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// column is the type of all cells of a column.
-type column struct {
-	name string
+// guess is what the first cells of a column say of its type.
+type guess struct {
 	kind kind
-	// form is that of arrays, without data; loose is as that of value.array.
+	// form is that of arrays, without data. Loose: whole numbers may become floats.
 	form  arrays.Array
 	loose bool
 	has   traits
 }
 
-// joined is the column that can also hold a cell.
-func (c column) joined(x cell) column {
-	c.has |= x.has
+// joined is the guess with another cell.
+func (g guess) joined(x cell) guess {
+	g.has |= x.has
 	switch {
-	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
-	case c.kind == nullKind:
-		c.kind, c.form, c.loose = x.kind, x.array, x.loose
-		c.form.Data = nil
-	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
-		c.kind, c.form, c.loose = listKind, x.array, x.loose
-		c.form.Data = nil
-	case (c.kind == arrayKind || c.kind == listKind) && len(c.form.Shape) == 1 && x.kind == emptyKind:
-		c.kind = listKind
-	case (c.kind == arrayKind || c.kind == listKind) && x.kind == arrayKind:
-		c.join(x)
+	case x.kind == nullKind || x.kind == g.kind && x.kind != arrayKind:
+	case g.kind == nullKind:
+		g.kind, g.form, g.loose = x.kind, x.array, x.loose
+	case g.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
+		g.kind, g.form, g.loose = listKind, x.array, x.loose
+	case (g.kind == arrayKind || g.kind == listKind) && len(g.form.Shape) == 1 && x.kind == emptyKind:
+		g.kind = listKind
+	case (g.kind == arrayKind || g.kind == listKind) && x.kind == arrayKind:
+		g.join(x)
 	default:
-		c.kind = otherKind
+		g.kind = otherKind
 	}
-	return c
+	g.form.Data = nil
+	return g
 }
 
-func (c column) same(d column) bool {
-	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.form.Type == d.form.Type && slices.Equal(c.form.Shape, d.form.Shape)
-}
-
-// number is the type that holds all numbers of the column as they are: but for NaN,
-// which is null beside whole numbers that no float holds.
-func (c column) number() arrow.DataType {
-	switch floats := c.has & (nan | broken); {
-	case floats != 0 && c.has&wide == 0:
+// number is the type that holds all numbers of the column as they are.
+func (g guess) number() arrow.DataType {
+	switch {
+	case g.has&broken != 0 && g.has&wide == 0:
 		return arrow.PrimitiveTypes.Float64
-	case floats&broken != 0, c.has&negative != 0 && c.has&beyond != 0:
+	case g.has&broken != 0:
 		return arrow.BinaryTypes.String
-	case c.has&beyond != 0:
-		return arrow.PrimitiveTypes.Uint64
 	}
 	return arrow.PrimitiveTypes.Int64
 }
 
 // join takes in another array.
-func (c *column) join(x cell) {
-	if c.loose && x.loose && c.form.Type != x.array.Type && c.has&wide == 0 {
-		c.form.Type = 'f'
-	} else if c.form.Type != x.array.Type || c.form.Size != x.array.Size {
-		c.kind = otherKind
+func (g *guess) join(x cell) {
+	if g.loose && x.loose && g.form.Type != x.array.Type && g.has&wide == 0 {
+		g.form.Type = 'f'
+	} else if g.form.Type != x.array.Type || g.form.Size != x.array.Size {
+		g.kind = otherKind
 		return
 	}
-	if !slices.Equal(c.form.Shape, x.array.Shape) {
-		c.kind = listKind
-		if len(c.form.Shape) != 1 || len(x.array.Shape) != 1 {
-			c.kind = otherKind
+	if !slices.Equal(g.form.Shape, x.array.Shape) {
+		g.kind = listKind
+		if len(g.form.Shape) != 1 || len(x.array.Shape) != 1 {
+			g.kind = otherKind
 		}
 	}
+}
+
+// column is the column of that name. Text but of texts alone is JSON.
+func (g guess) column(name string) column {
+	c := columnOf(arrow.Field{Name: name, Type: g.dataType(), Nullable: true})
+	c.asJSON = g.kind != textKind && c.Type.ID() == arrow.STRING
+	return c
 }
 
 // numbersOf are the types of arrays.
@@ -87,26 +86,26 @@ var numbersOf = map[[2]byte]arrow.DataType{
 	{'f', 4}: arrow.PrimitiveTypes.Float32, {'f', 8}: arrow.PrimitiveTypes.Float64,
 }
 
-// leaf is Arrow's type of the numbers of the column's arrays.
-func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.form.Type, byte(c.form.Size)}] }
+// leaf is Arrow's type of the numbers of arrays of a form.
+func leaf(form arrays.Array) arrow.DataType { return numbersOf[[2]byte{form.Type, byte(form.Size)}] }
 
-func (c column) dataType() arrow.DataType {
-	switch c.kind {
+func (g guess) dataType() arrow.DataType {
+	switch g.kind {
 	case truthKind:
 		return arrow.FixedWidthTypes.Boolean
 	case numberKind:
-		return c.number()
+		return g.number()
 	case listKind:
-		return arrow.ListOfField(element(c.leaf()))
+		return arrow.ListOfField(element(leaf(g.form)))
 	case arrayKind:
-		return c.inner(c.form.Shape)
+		return inner(g.form, g.form.Shape)
 	}
 	return arrow.BinaryTypes.String
 }
 
-// inner is the type of arrays of a shape.
-func (c column) inner(shape []int) arrow.DataType {
-	t := c.leaf()
+// inner is the type of arrays of a form, of the dimensions of shape.
+func inner(form arrays.Array, shape []int) arrow.DataType {
+	t := leaf(form)
 	for _, n := range slices.Backward(shape) {
 		t = arrow.FixedSizeListOfField(int32(n), element(t))
 	}
@@ -127,40 +126,64 @@ func bits(data []byte) []byte {
 	return packed
 }
 
-// textFor is a cell of a column of text.
-func (c column) textFor(x cell) string {
-	if c.kind == textKind {
-		return text.Unquoted(x.value.text)
-	}
-	return string(text.Unescaped(bytes.TrimSpace(x.value.plain())))
+// column has a field of a type.
+type column struct {
+	arrow.Field
+	// kind and form are those of arrays that may stay bytes; other types are otherKind.
+	kind kind
+	form arrays.Array
+	// asJSON says that its texts are values of any type.
+	asJSON bool
 }
 
-func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
-	if c.kind == arrayKind || c.kind == listKind {
-		return c.buildLists(cells, t)
+func columnOf(f arrow.Field) column {
+	c, kind, leaf := column{Field: f, kind: otherKind}, arrayKind, f.Type
+	if list, ok := leaf.(*arrow.ListType); ok {
+		kind, leaf, c.form.Shape = listKind, list.Elem(), []int{0}
 	}
-	b := array.NewBuilder(memory.DefaultAllocator, t)
-	defer b.Release()
-	b.Reserve(len(cells))
-	for _, x := range cells {
-		if x.kind == nullKind || x.has&nan != 0 && arrow.IsInteger(t.ID()) {
-			b.AppendNull()
-			continue
-		}
-		switch to := b.(type) {
-		case *array.BooleanBuilder:
-			to.Append(x.whole != 0)
-		case *array.Int64Builder:
-			to.Append(x.whole)
-		case *array.Uint64Builder:
-			to.Append(uint64(x.whole))
-		case *array.Float64Builder:
-			to.Append(x.float)
-		case *array.StringBuilder:
-			to.Append(c.textFor(x))
+	for list, ok := leaf.(*arrow.FixedSizeListType); ok && kind == arrayKind; list, ok = leaf.(*arrow.FixedSizeListType) {
+		leaf, c.form.Shape = list.Elem(), append(c.form.Shape, int(list.Len()))
+	}
+	for form, t := range numbersOf {
+		if c.form.Shape != nil && arrow.TypeEqual(t, leaf) {
+			c.kind, c.form.Type, c.form.Size = kind, form[0], int(form[1])
 		}
 	}
-	return b.NewArray()
+	return c
+}
+
+// takes reports whether a cell is one of the column's arrays.
+func (c column) takes(x cell) bool {
+	if c.kind == listKind && x.kind == emptyKind {
+		return true
+	}
+	return x.kind == arrayKind && x.array.Data != nil && x.array.Type == c.form.Type && x.array.Size == c.form.Size &&
+		(slices.Equal(x.array.Shape, c.form.Shape) || c.kind == listKind && len(x.array.Shape) == 1)
+}
+
+// json is a cell for Arrow, or null.
+func (c column) json(x cell) []byte {
+	switch {
+	case x.kind == nullKind:
+		return []byte("null")
+	case c.asJSON:
+		return results.AppendString(nil, string(text.Unescaped(bytes.TrimSpace(x.value.plain()))))
+	}
+	return bytes.TrimSpace(x.value.plain())
+}
+
+// build makes an array of cells that fit: bytewise if it takes all of them.
+func (c column) build(cells []cell, t arrow.DataType, bytewise bool) (arrow.Array, error) {
+	if bytewise {
+		return c.buildLists(cells, t), nil
+	}
+	list := make([][]byte, len(cells))
+	for row, x := range cells {
+		list[row] = c.json(x)
+	}
+	text := slices.Concat([]byte{'['}, bytes.Join(list, []byte{','}), []byte{']'})
+	all, _, err := array.FromJSON(memory.DefaultAllocator, t, bytes.NewReader(text))
+	return all, err
 }
 
 // buildLists makes lists: of a fixed size with zeros for those that are null, or of
@@ -175,21 +198,14 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	count, nulls := 0, 0
 	valid, offsets := make([]byte, len(cells)), make([]byte, 4, 4*len(cells)+4)
 	for i, x := range cells {
-		switch {
+		switch valid[i] = 1; {
 		case x.kind == arrayKind:
-			if valid[i] = 1; x.array.Type == 'i' && c.form.Type == 'f' {
-				x.array = widened(x.array)
-			}
-			data = append(data, x.array.Data...)
-			count += x.array.Shape[0]
+			data, count = append(data, x.array.Data...), count+x.array.Shape[0]
 		case x.kind == nullKind:
-			nulls++
+			valid[i], nulls = 0, nulls+1
 			if fixed != nil {
-				data = append(data, make([]byte, row)...)
-				count += c.form.Shape[0]
+				data, count = append(data, make([]byte, row)...), count+c.form.Shape[0]
 			}
-		default:
-			valid[i] = 1
 		}
 		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(count))
 	}
@@ -204,10 +220,10 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 func (c column) inside(data []byte, count int, shape []int) arrow.ArrayData {
 	if len(shape) > 0 {
 		within := c.inside(data, count*shape[0], shape[1:])
-		return array.NewData(c.inner(shape), count, []*memory.Buffer{nil}, []arrow.ArrayData{within}, 0, 0)
+		return array.NewData(inner(c.form, shape), count, []*memory.Buffer{nil}, []arrow.ArrayData{within}, 0, 0)
 	}
 	if c.form.Type == 'b' {
 		data = bits(data)
 	}
-	return array.NewData(c.leaf(), count, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
+	return array.NewData(leaf(c.form), count, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
 }

@@ -58,6 +58,12 @@ func around(before string, array []byte, after string) []byte {
 // write writes results into a file, by way of a store.
 func write(t *testing.T, results []gpumux.Result) (path string, err error) {
 	t.Helper()
+	path, _, err = writeAs(t, results, nil)
+	return path, err
+}
+
+func writeAs(t *testing.T, results []gpumux.Result, declared columns.Schema) (path string, unfit *columns.UnfitError, err error) {
+	t.Helper()
 	s, err := store.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	defer s.Close()
@@ -70,14 +76,15 @@ func write(t *testing.T, results []gpumux.Result) (path string, err error) {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file)
+	to := columns.NewWriter(file, declared)
 	for line, err := range tail.Lines(t.Context(), nil) {
 		require.NoError(t, err)
 		if err := to.Add(line); err != nil {
-			return path, err
+			return path, nil, err
 		}
 	}
-	return path, to.Finish()
+	err = to.Finish()
+	return path, to.Unfit, err
 }
 
 func need(t *testing.T, modules string, reason rig.Reason) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/results"
@@ -62,15 +64,6 @@ func (v value) plain() []byte {
 	return append(b, parts[len(v.arrays)]...)
 }
 
-// excerpt is the beginning of the value, for messages.
-func (v value) excerpt() string {
-	if len(v.arrays) == 1 && string(v.text) == mark {
-		a := v.arrays[0]
-		return fmt.Sprintf("an array of %s%d with shape %v", string(a.Type), a.Size, a.Shape) // as NumPy names it
-	}
-	return fmt.Sprintf("%.60s", v.plain())
-}
-
 type field struct {
 	name string
 	value
@@ -111,21 +104,15 @@ const (
 type traits int
 
 const (
-	negative traits = 1 << iota
-	// beyond are whole numbers that need the 64th bit.
-	beyond
 	// wide are whole numbers beyond 2^53, which floats may not hold.
-	wide
-	nan
-	// broken are floats but NaN.
+	wide traits = 1 << iota
+	// broken are numbers that are not whole.
 	broken
 )
 
-// cell is a value as a column takes it.
+// cell is a value as a column takes it. The array of a list of numbers has no data.
 type cell struct {
 	kind  kind
-	whole int64
-	float float64
 	has   traits
 	array arrays.Array
 	loose bool
@@ -138,53 +125,59 @@ func cellOf(v value) cell {
 	case first == 'n':
 		c.kind = nullKind
 	case first == 't' || first == 'f':
-		c.kind, c.whole = truthKind, int64(len("false")-len(v.text))
+		c.kind = truthKind
 	case first == '"' && len(v.arrays) == 0:
 		c.kind = textKind
-		if x, ok := text.NonFinite[string(v.text)]; ok {
-			c.setFloat(x)
+		if _, ok := text.NonFinite[string(v.text)]; ok {
+			c.kind, c.has = numberKind, broken
 		}
 	case first == '-' || first >= '0' && first <= '9':
 		if whole, err := strconv.ParseInt(string(v.text), 10, 64); err == nil {
-			c.setWhole(whole)
-		} else if u, err := strconv.ParseUint(string(v.text), 10, 64); err == nil {
-			c.kind, c.whole, c.has = numberKind, int64(u), beyond|wide
-		} else if x, err := strconv.ParseFloat(string(v.text), 64); err == nil && !isWhole(string(v.text)) {
-			c.setFloat(x)
-		}
-	case string(v.text) == "[]":
-		c.kind = emptyKind
-	case first == '[' || first == '"':
-		switch a, loose, ok := v.array(); {
-		case !ok:
-		case !slices.Contains(a.Shape, 0):
-			if a.Type == 'f' && a.Size == 2 {
-				a = a.Singles() // few readers know floats of 16 bits
-			}
-			c.kind, c.array, c.loose = arrayKind, a, loose
-			if loose && a.Type == 'i' && inexact(a.Data) {
+			if c.kind = numberKind; whole < -1<<53 || whole > 1<<53 {
 				c.has = wide
 			}
-		case len(a.Shape) == 1:
-			c.kind = emptyKind
+		} else if _, err := strconv.ParseFloat(string(v.text), 64); err == nil && bytes.ContainsAny(v.text, ".eE") {
+			c.kind, c.has = numberKind, broken
 		}
+	case string(v.text) == mark:
+		if c.kind, c.array = arrayKind, v.arrays[0]; c.array.Type == 'f' && c.array.Size == 2 {
+			c.array = c.array.Singles() // few readers know floats of 16 bits
+		}
+		if slices.Contains(c.array.Shape, 0) {
+			c.kind = map[bool]kind{true: emptyKind, false: otherKind}[len(c.array.Shape) == 1]
+		}
+	case first == '[':
+		c.measure()
 	}
 	return c
 }
 
-func (c *cell) setWhole(whole int64) {
-	c.kind, c.whole, c.float = numberKind, whole, float64(whole)
-	if whole < 0 {
-		c.has |= negative
+// measure finds whether a list is one of numbers or truths, of one length at each depth.
+func (c *cell) measure() {
+	var all guess
+	count := 0
+	text.EachEntry(c.value.text, func(entry []byte) bool {
+		x := cellOf(value{text: entry})
+		if all = all.joined(x); x.kind == nullKind {
+			all.kind = otherKind
+		}
+		count++
+		return all.kind != otherKind
+	})
+	c.kind, c.has, c.loose = arrayKind, all.has, true
+	switch number := all.number(); {
+	case count == 0:
+		c.kind = emptyKind
+	case all.kind == truthKind:
+		c.array = arrays.Array{Type: 'b', Size: 1}
+	case all.kind == numberKind && number.ID() == arrow.INT64:
+		c.array = arrays.Array{Type: 'i', Size: 8}
+	case all.kind == numberKind && number.ID() == arrow.FLOAT64:
+		c.array = arrays.Array{Type: 'f', Size: 8}
+	case all.kind == arrayKind:
+		c.array = all.form
+	default:
+		c.kind = otherKind
 	}
-	if !exact(whole) {
-		c.has |= wide
-	}
-}
-
-func (c *cell) setFloat(x float64) {
-	c.kind, c.float, c.has = numberKind, x, broken
-	if x != x {
-		c.has = nan
-	}
+	c.array.Shape = append([]int{count}, c.array.Shape...)
 }

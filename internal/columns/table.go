@@ -1,23 +1,32 @@
+// Package columns writes results as Parquet files, and reads items from them.
+//
+// It owns what becomes of values there: their types, their columns, and what stands in
+// the place of a failed item. It opens no file itself, and prints nothing. A reader ends
+// at the end of its file or with its context.
 package columns
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // A group of rows is written at so many bytes or rows. The first one settles the columns.
-const (
-	groupBytes = 32 << 20
-	groupRows  = 1 << 20
-)
+const groupBytes, groupRows = 32 << 20, 1 << 20
 
 // Columns beside those of values. A field of the same name has "value." before it.
 const (
@@ -27,6 +36,8 @@ const (
 	valueColumn   = "value"
 	faultColumn   = "fault"
 	messageColumn = "fault_message"
+	// schemaFault stands in files alone: the value is in the store.
+	schemaFault = "schema"
 )
 
 type Writer struct {
@@ -40,10 +51,16 @@ type Writer struct {
 	schema  *arrow.Schema
 	columns []column
 	objects bool
+	// declared are the columns of values; nil if the first group settles them too.
+	declared Schema
+	// Unfit is about the results that do not fit them.
+	Unfit *UnfitError
 }
 
-func NewWriter(to io.Writer) *Writer {
-	w := &Writer{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1)}
+// NewWriter writes results with the columns of a schema, or those of the first values if
+// it is nil.
+func NewWriter(to io.Writer, declared Schema) *Writer {
+	w := &Writer{out: bufio.NewWriterSize(to, 1<<20), writing: make(chan error, 1), declared: declared}
 	w.writing <- nil
 	return w
 }
@@ -73,19 +90,46 @@ func (w *Writer) Finish() error {
 	return w.out.Flush()
 }
 
+// UnfitError is about results that do not fit the declared columns.
+type UnfitError struct {
+	Count int64
+	First error
+}
+
+func (e *UnfitError) Error() string {
+	return fmt.Sprintf("results that do not fit --schema, and are faults in the file: %d (%v); another --schema, or a file .jsonl, takes them", e.Count, e.First)
+}
+
+// misfit makes a fault of a value that does not fit what is declared, and an error of one
+// that does not fit the first ones.
+func (w *Writer) misfit(row int, why error) error {
+	r := &w.rows[row]
+	switch {
+	case w.declared == nil:
+		return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %w; write .jsonl, declare the "+
+			"columns with --schema, or let the task return the same fields and types for each item", r.index, Parquet, groupBytes>>20, why)
+	case r.fault != nil:
+		return nil
+	}
+	r.fault = &gpumux.Fault{Kind: schemaFault, Message: why.Error()}
+	if w.Unfit == nil {
+		w.Unfit = &UnfitError{First: fmt.Errorf("item %d: %w", r.index, why)}
+	}
+	w.Unfit.Count++
+	return nil
+}
+
 func (w *Writer) flush() error {
 	if w.schema == nil {
-		w.objects = w.allObjects()
+		if err := w.begin(); err != nil {
+			return err
+		}
 	}
-	cells, err := w.cells()
-	if err == nil && w.schema == nil {
-		err = w.begin()
-	}
+	batch, err := w.batch()
+	w.rows, w.bytes = w.rows[:0], 0
 	if err != nil {
 		return err
 	}
-	batch := w.batch(cells)
-	w.rows, w.bytes = w.rows[:0], 0
 	if err := <-w.writing; err != nil {
 		w.writing <- err
 		return err
@@ -111,108 +155,129 @@ func (w *Writer) allObjects() (some bool) {
 	return some
 }
 
-// cells are the rows by column. The first group settles the columns; later ones must fit.
-func (w *Writer) cells() (byColumn [][]cell, err error) {
-	byColumn = make([][]cell, len(w.columns))
-	at := map[string]int{}
-	for i := range w.columns {
-		at[w.columns[i].name] = i
-		byColumn[i] = make([]cell, len(w.rows))
+// begin settles the columns: those that are declared, and those of the first group.
+func (w *Writer) begin() (err error) {
+	w.objects = w.allObjects()
+	w.columns = []column{columnOf(arrow.Field{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64})}
+	for _, f := range w.declared {
+		w.columns = append(w.columns, columnOf(f))
+		isValue := f.Name == valueColumn && len(w.declared) == 1
+		w.objects = !isValue || w.objects && f.Type.ID() != arrow.STRUCT
 	}
-	for row, r := range w.rows {
-		fields, err := w.fieldsOf(r)
-		if err != nil {
-			return nil, err
+	var names []string
+	guesses := map[string]guess{}
+	for _, r := range w.rows {
+		fields := r.beside()
+		if w.declared == nil {
+			values, _ := w.values(r) // objects, if they are all
+			fields = append(fields, values...)
 		}
 		for _, f := range fields {
-			i, known := at[f.name]
-			if !known && w.schema != nil {
-				return nil, w.unlike(r, fmt.Sprintf("the first ones have no field %q", f.name))
+			if _, known := guesses[f.name]; !known {
+				names = append(names, f.name)
 			}
-			if !known {
-				i, at[f.name] = len(w.columns), len(w.columns)
-				w.columns = append(w.columns, column{name: f.name})
-				byColumn = append(byColumn, make([]cell, len(w.rows)))
-			}
-			x := cellOf(f.value)
-			wider := w.columns[i].joined(x)
-			if w.schema != nil && !wider.same(w.columns[i]) {
-				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the column is of the type %s", f.name, x.value.excerpt(), w.columns[i].dataType()))
-			}
-			w.columns[i], byColumn[i][row] = wider, x
+			guesses[f.name] = guesses[f.name].joined(cellOf(f.value))
 		}
 	}
-	return byColumn, nil
-}
-
-// fieldsOf returns the columns of a row beside its index and its fault.
-func (w *Writer) fieldsOf(r result) (fields []field, err error) {
-	if r.key != nil {
-		fields = append(fields, field{keyColumn, value{text: r.key}})
-	}
-	if r.item != nil {
-		fields = append(fields, field{itemColumn, value{text: r.item}})
-	}
-	switch {
-	case r.fault != nil:
-		return fields, nil
-	case !w.objects:
-		return append(fields, field{valueColumn, r.value}), nil
-	}
-	members, ok := r.fields()
-	if !ok {
-		return nil, w.unlike(r, "its value is no object, and the first ones are")
-	}
-	for _, f := range members {
-		if f.name == indexColumn || f.name == faultColumn || f.name == messageColumn ||
-			f.name == keyColumn && r.key != nil || f.name == itemColumn && r.item != nil {
-			f.name = valueColumn + "." + f.name
+	for _, name := range names {
+		if !slices.ContainsFunc(w.columns, func(c column) bool { return c.Name == name }) {
+			w.columns = append(w.columns, guesses[name].column(name))
 		}
-		fields = append(fields, f)
 	}
-	return fields, nil
-}
-
-func (w *Writer) unlike(r result, why string) error {
-	return fmt.Errorf("item %d does not fit the columns of %s, which the first %d MiB of results settle: %s; write .jsonl, or let the task "+
-		"return the same fields and types for each item", r.index, Parquet, groupBytes>>20, why)
-}
-
-func (w *Writer) begin() (err error) {
-	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
-	for _, c := range w.columns {
-		fields = append(fields, arrow.Field{Name: c.name, Type: c.dataType(), Nullable: true})
-	}
-	for _, name := range []string{faultColumn, messageColumn} {
-		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: true})
+	var fields []arrow.Field
+	w.columns = append(w.columns, guess{kind: textKind}.column(faultColumn), guess{kind: textKind}.column(messageColumn))
+	for i, c := range w.columns {
+		fields = append(fields, arrow.Field{Name: c.Name, Type: c.Type, Nullable: i > 0})
 	}
 	w.schema = listed(arrow.NewSchema(fields, nil))
 	w.to, err = newParquetWriter(w.out, w.schema)
 	return err
 }
 
-func (w *Writer) batch(cells [][]cell) arrow.RecordBatch {
-	fields := w.schema.Fields()
-	beside := arrow.NewSchema(slices.Concat(fields[:1], fields[len(w.columns)+1:]), nil)
-	builder := array.NewRecordBuilder(memory.DefaultAllocator, beside)
-	defer builder.Release()
-	index := builder.Field(0).(*array.Int64Builder)
-	fault, message := builder.Field(1).(*array.StringBuilder), builder.Field(2).(*array.StringBuilder)
-	for _, r := range w.rows {
-		index.Append(r.index)
-		if r.fault == nil {
-			fault.AppendNull()
-			message.AppendNull()
-		} else {
-			fault.Append(string(r.fault.Kind))
-			message.Append(r.fault.Message)
+// beside are the columns of a row beside its index, its value and its fault.
+func (r result) beside() (fields []field) {
+	if r.key != nil {
+		fields = append(fields, field{keyColumn, value{text: r.key}})
+	}
+	if r.item != nil {
+		fields = append(fields, field{itemColumn, value{text: r.item}})
+	}
+	return fields
+}
+
+// values are the columns of a row's value.
+func (w *Writer) values(r result) (fields []field, err error) {
+	switch {
+	case r.fault != nil:
+		return nil, nil
+	case !w.objects:
+		return []field{{valueColumn, r.value}}, nil
+	}
+	fields, ok := r.fields()
+	if !ok {
+		return nil, fmt.Errorf("it is %s, and is to be an object", text.Beginning(r.plain()))
+	}
+	for i, f := range fields {
+		if f.name == indexColumn || f.name == faultColumn || f.name == messageColumn ||
+			f.name == keyColumn && r.key != nil || f.name == itemColumn && r.item != nil {
+			fields[i].name = valueColumn + "." + f.name
 		}
 	}
-	others := builder.NewRecordBatch()
-	defer others.Release()
-	all := []arrow.Array{others.Column(0)}
-	for i, c := range w.columns {
-		all = append(all, c.build(cells[i], fields[i+1].Type))
-	}
-	return array.NewRecordBatch(w.schema, append(all, others.Column(1), others.Column(2)), int64(len(w.rows)))
+	return fields, nil
 }
+
+// cells are the rows by column.
+func (w *Writer) cells() ([][]cell, error) {
+	byColumn, at := make([][]cell, len(w.columns)), map[string]int{}
+	for i, c := range w.columns {
+		byColumn[i], at[c.Name] = make([]cell, len(w.rows)), i
+	}
+	for row, r := range w.rows {
+		byColumn[0][row] = cell{kind: otherKind, value: value{text: strconv.AppendInt(nil, r.index, 10)}}
+		values, err := w.values(r)
+		for _, f := range append(r.beside(), values...) {
+			i, known := at[f.name]
+			switch {
+			case !known:
+				err = cmp.Or(err, fmt.Errorf("it has a field %q, for which there is no column", f.name))
+			case len(f.arrays) > 0, len(f.text) == len("[]"), f.text[0] == 'n':
+				byColumn[i][row] = cellOf(f.value)
+			default:
+				byColumn[i][row] = cell{kind: otherKind, value: f.value}
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if err := w.misfit(row, err); err != nil {
+			return nil, err
+		}
+	}
+	return byColumn, nil
+}
+
+func (w *Writer) batch() (arrow.RecordBatch, error) {
+	cells, err := w.cells()
+	if err != nil {
+		return nil, err
+	}
+	all, faults := make([]arrow.Array, len(w.columns)), len(w.columns)-2
+	for i, c := range w.columns {
+		for row, r := range w.rows {
+			if i == faults && r.fault != nil { // by now it is known what does not fit
+				cells[i][row] = cellOf(value{text: results.AppendString(nil, string(r.fault.Kind))})
+				cells[i+1][row] = cellOf(value{text: results.AppendString(nil, r.fault.Message)})
+			}
+		}
+		if all[i], err = c.fit(cells[i], w.schema.Field(i).Type, w.misfit); err != nil {
+			return nil, err
+		}
+	}
+	return array.NewRecordBatch(w.schema, all, int64(len(w.rows))), nil
+}
+
+// Parquet is the ending of files that hold columns.
+const Parquet = ".parquet"
+
+// Holds reports whether a file of this name holds columns.
+func Holds(name string) bool { return strings.ToLower(filepath.Ext(name)) == Parquet }

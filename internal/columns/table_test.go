@@ -72,12 +72,12 @@ var tables = map[string]struct {
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
-	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: uint64" + faults, []string{
-		`{"index":0,"value":1` + good, `{"index":1,"value":18446744073709551615` + good,
-		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":0` + good}},
+	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"1"` + good, `{"index":1,"value":"18446744073709551615"` + good,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":"0"` + good}},
 	"beside NaN": {[]any{`{"id":9007199254740993,"u":` + text.NaN + `}`, `{"id":` + text.NaN + `,"u":18446744073709551615}`},
-		"index: int64, id: int64, u: uint64" + faults, []string{
-			`{"index":0,"id":9007199254740993,"u":null` + good, `{"index":1,"id":null,"u":18446744073709551615` + good}},
+		"index: int64, id: utf8, u: utf8" + faults, []string{
+			`{"index":0,"id":"9007199254740993","u":"\"NaN\""` + good, `{"index":1,"id":"\"NaN\"","u":"18446744073709551615"` + good}},
 	"beside fractions": {[]any{"9007199254740993", "0.5", text.NaN, "null"}, "index: int64, value: utf8" + faults, []string{
 		`{"index":0,"value":"9007199254740993"` + good, `{"index":1,"value":"0.5"` + good, `{"index":2,"value":"\"NaN\""` + good, `{"index":3,"value":null` + good}},
 	"that floats hold": {[]any{"9007199254740992", "0.5", "-9007199254740992"}, "index: int64, value: float64" + faults, []string{
@@ -225,9 +225,9 @@ func schemaOf(t *testing.T, path string) string {
 func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	large := `"` + strings.Repeat("x", 33<<20) + `"`
 	for want, v := range map[string][]any{
-		"the first 32 MiB of results settle: value is 1, and the column is of the type utf8": {large, "1"},
-		`the first ones have no field "b"`:                                                   {`{"a":` + large + `}`, `{"b":1}`},
-		"its value is no object":                                                             {`{"a":` + large + `}`, `1`},
+		"the first 32 MiB of results settle: value is 1, and is to be utf8": {large, "1"},
+		`it has a field "b", for which there is no column`:                  {`{"a":` + large + `}`, `{"b":1}`},
+		"it is 1, and is to be an object":                                   {`{"a":` + large + `}`, `1`},
 	} {
 		_, err := write(t, values(v...))
 		require.ErrorContains(t, err, want)

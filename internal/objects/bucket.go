@@ -189,9 +189,7 @@ func (b *Bucket) Writable(name string) (string, error) {
 }
 
 // Output is the key of a results file that a caller names. The error is a *NameError.
-func (b *Bucket) Output(name string) (string, error) {
-	return b.allowed(name, names.Key, names.Output)
-}
+func (b *Bucket) Output(name string) (string, error) { return b.allowed(name, names.Key, names.Output) }
 
 func (b *Bucket) allowed(name string, checks ...func(key string) error) (string, error) {
 	key, err := b.parse(name)

@@ -75,9 +75,7 @@ func (a *account) unfit(fresh, clean bool) string {
 }
 
 // replace lets the process end when it has run the items that it was given.
-func (a *account) replace(why, text string) {
-	a.why, a.text, a.limit = why, text, a.sent
-}
+func (a *account) replace(why, text string) { a.why, a.text, a.limit = why, text, a.sent }
 
 // replaced is why the process is to be replaced although it could go on, or empty.
 func (a *account) replaced() (why, text string) {

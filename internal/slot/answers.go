@@ -306,6 +306,4 @@ func resultOf(task launch.Task, asArrays bool, record wire.Record) (r gpumux.Res
 	return r, err
 }
 
-func duration(seconds float64) time.Duration {
-	return time.Duration(seconds * float64(time.Second))
-}
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

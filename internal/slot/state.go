@@ -42,9 +42,7 @@ func States() []State {
 }
 
 // Recycles are the reasons for which a process is recycled.
-func Recycles() []string {
-	return []string{forItems, forFull}
-}
+func Recycles() []string { return []string{forItems, forFull} }
 
 // Stats count the work of a slot since it began.
 type Stats struct {

@@ -1,3 +1,8 @@
+// Package text makes strangers' text fit to be shown, and reads the fields of strangers'
+// JSON.
+//
+// It owns how a long value is cut, what would mean something in Markdown, and how JSON
+// says NaN. It never writes anywhere. It holds no state and so never has to stop.
 package text
 
 import (
@@ -7,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -85,37 +91,17 @@ func next(in *jsontext.Decoder, text []byte) []byte {
 	return text[end-int64(len(value)) : end]
 }
 
-// Unquoted is the text of a JSON string.
-//
-//workflowcheck:ignore
-func Unquoted(quoted []byte) string {
-	plain, _ := jsontext.AppendUnquote(nil, quoted) // it is a string
-	return string(plain)
-}
-
 // Beginning is the first 60 bytes of a value, for messages about it.
-func Beginning(value []byte) string {
-	const limit = 60
-	if len(value) <= limit {
-		return strings.ToValidUTF8(string(value), "\uFFFD")
-	}
-	end := limit
-	for end > 0 && !utf8.RuneStart(value[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(string(bytes.TrimSpace(value[:end])), "\uFFFD") + "…"
-}
+func Beginning(value []byte) string { return beginning(value, 60) }
 
-// excerpt is how many bytes are kept.
-const excerpt = 200
+// Excerpt is the beginning of a value, of as many bytes as a fault keeps of its item.
+func Excerpt(value []byte) string { return beginning(value, 200) }
 
-// Excerpt is the beginning of a JSON value for people, of as many bytes as a fault keeps
-// of its item.
-func Excerpt(value []byte) string {
-	if len(value) <= excerpt {
-		return string(Unescaped(value))
+func beginning(value []byte, bytes int) string {
+	if len(value) <= bytes {
+		return strings.ToValidUTF8(string(Unescaped(value)), "\uFFFD")
 	}
-	return strings.ToValidUTF8(string(Unescaped(value[:excerpt-len("…")])), "") + "…"
+	return strings.ToValidUTF8(string(Unescaped(value[:bytes-len("…")])), "") + "…"
 }
 
 // Marshal is JSON on one line, without the escapes that only web pages need.
@@ -151,4 +137,23 @@ func Unescaped(json []byte) []byte {
 	json = bytes.ReplaceAll(json, []byte(NaN), []byte(`"NaN"`))
 	json = bytes.ReplaceAll(json, []byte(Infinity), []byte(`"Infinity"`))
 	return bytes.ReplaceAll(json, []byte(MinusInfinity), []byte(`"-Infinity"`))
+}
+
+// Plain makes one line of text that Markdown, which the Web UI shows, leaves as it is:
+// names, faults and values can hold anything. Text with a meaning in Markdown becomes
+// code, in which there are no links, images and HTML; backticks would end it.
+func Plain(text string) string {
+	line := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+	if !strings.ContainsAny(line, "`*[]<>!\\|~#&@$^") && !strings.Contains(line, "://") && !strings.Contains(strings.ToLower(line), "www.") {
+		return line
+	}
+	return "`" + strings.ReplaceAll(line, "`", "'") + "`"
 }

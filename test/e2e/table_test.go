@@ -32,7 +32,7 @@ func table(t *testing.T, path string, rows int) {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	to := columns.NewWriter(file)
+	to := columns.NewWriter(file, nil)
 	for i := range rows {
 		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":{"id":"n%d","text":"text %d","size":%d}}`, i, i, i, 2*i)))
 	}
@@ -241,4 +241,44 @@ def same(row): return row
 	typed := s.run(0, "map", "rows.py:same", "--in", "ids*.csv", "--text", "id", "--local", "--out", "-")
 	require.Equal(t, `{"index":0,"value":{"id":"1e5","n":100000.0}}`+"\n", typed.stdout.String())
 	require.Contains(t, s.run(2, append(args, "--text", "size")...).stderr.String(), "--text go with text; a .parquet file has rows")
+}
+
+// A result that does not fit the declared columns costs its row, and nothing runs again
+// for it: the same command writes the results with other columns, or as JSON lines.
+func TestTable_DeclaredColumns(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("score.py", `
+def score(item):
+    with open("calls", "a") as calls:
+        calls.write(f"{item}\n")
+    return {"id": item, "score": "none" if item in (7, 8) else item / 2}
+`)
+	mapping := func(end string, more ...string) []string {
+		return append([]string{"map", "score.py:score", "--range", "0:" + end, "--local", "--slots", "2"}, more...)
+	}
+	s.run(0, mapping("3", "--out", "types.parquet")...)
+	p := s.run(2, mapping("20", "--out", "r.jsonl", "--schema", "types.parquet")...)
+	require.Contains(t, p.stderr.String(), "--schema goes with --out FILE.parquet")
+	p = s.run(2, mapping("20", "--out", "r.parquet", "--schema", "score.py")...)
+	require.Contains(t, p.stderr.String(), "--schema: score.py: not read as .parquet")
+	require.Len(t, s.calls(), 3, "nothing ran")
+
+	columns := []string{"--out", "r.parquet", "--schema", "types.parquet"}
+	for range 2 {
+		p = s.run(1, mapping("20", columns...)...)
+		require.Contains(t, p.stderr.String(), `do not fit --schema, and are faults in the file: 2 (item 7: score is "none", and is to be float64)`)
+	}
+	require.Len(t, s.state(), 1, "the results are kept")
+	id := filepath.Base(s.state()[0])
+	s.run(0, "map", "--in", "r.parquet", "--local", "--out", "rows.jsonl", "--", "cat")
+	rows := s.lines(s.file("rows.jsonl"))
+	require.JSONEq(t, `{"index":6,"id":6,"score":3,"fault":null,"fault_message":null}`, string(rows[6]["value"]))
+	require.JSONEq(t, `{"index":7,"id":7,"score":null,"fault":"schema","fault_message":"score is \"none\", and is to be float64"}`, string(rows[7]["value"]))
+	s.run(1, append([]string{"results", id}, columns...)...)
+	s.run(0, mapping("20", "--out", "r.jsonl")...)
+	require.Equal(t, `{"id":7,"score":"none"}`, string(s.lines(s.file("r.jsonl"))[7]["value"]))
+	for item, times := range s.calls() {
+		require.Equal(t, map[bool]int{true: 2, false: 1}[item < "3" && len(item) == 1], times, item)
+	}
 }
