@@ -27,7 +27,7 @@ from .peak import LONG, Peak
 from .raw import Raw
 from .retry import Retry
 from .task import LoadError
-from .typed import pack, read, rows, spread
+from .typed import pack, pack_all, read, read_all, rows, spread
 from .window import Window
 from .wire import MAX_FRAME, Wire, items
 
@@ -253,7 +253,7 @@ class Caller:
 
     def _many(self, raws: list[memoryview | Raw]) -> list:
         """The values of a micro-batch, encoded, each or the exception of its encoding."""
-        items = [read(raw) for raw in raws]
+        items = read_all(raws)
         values = self._function(items if self._table is None else self._table(items))
         if type(values) is CoroutineType:
             values = self.wait_for(values)
@@ -265,13 +265,7 @@ class Caller:
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
             raise ValueError(f"{name} returned {len(values)} values for {len(raws)} items; return one for each, in order")
-        answers: list = []
-        for value in values:
-            try:
-                answers.append(pack(value))
-            except Exception as error:
-                answers.append(error)
-        return answers
+        return pack_all(values)
 
     def _answer(self, n: int, answers: list, busy: float, ended: float, peak: int) -> None:
         """Send values in as few messages as possible, with the faults between them in order."""

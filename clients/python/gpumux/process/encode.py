@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable
 
-from .arrays import shortest
+from .arrays import known, shortest
 
 MAX_VALUE = (1 << 30) - (1 << 12)
 # Stands for the beginning of an escape in what _walk makes. No task has it in a string of its own.
@@ -53,6 +53,18 @@ def encode(value: Any, name: str = "result", arrays: Any = None) -> bytes:
     if len(data) > MAX_VALUE:
         raise ValueError(f"{name} has {len(data)} bytes, the wire carries at most {MAX_VALUE}; write a file and return its path")
     return data
+
+
+def encode_all(values: list) -> list[bytes] | None:
+    """The values of a micro-batch as encode has them, in much less time, or None where one is for encode, or holds an array."""
+    if _fast is not _direct or _mixed(values):
+        return None
+    encoder = _make({}, _hook_without_arrays, _quoted, None, ":", ",", False, False, False)
+    try:
+        found = ["".join(encoder(value, 0)).encode() for value in values]
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return found if max(map(len, found)) <= MAX_VALUE else None
 
 
 def rows(values: Any) -> list:
@@ -94,6 +106,13 @@ def _hook(value: Any, take: Callable[[Any], Any] = _no_array) -> Any:
     return plain
 
 
+def _hook_without_arrays(value: Any) -> Any:
+    if known(type(value)):
+        raise TypeError
+    return _hook(value)
+
+
+_TEXT = frozenset((str,))
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 
 
@@ -107,7 +126,7 @@ def _mixed(value: Any) -> bool:
             continue
         seen.add(id(each))
         if isinstance(each, dict):
-            if len(set(map(type, each))) > 1:
+            if not _TEXT.issuperset(map(type, each)) and len(set(map(type, each))) > 1:
                 return True
             each = each.values()
         if not _LEAVES.issuperset(map(type, each)):

@@ -44,6 +44,18 @@ def read(raw: memoryview) -> Any:
     return item
 
 
+def read_all(raws: list) -> list:
+    """The items of a micro-batch. What read spends on each of them is most of its time for small ones."""
+    try:
+        text = numbers(str(b"[" + b",".join(raws) + b"]", "utf-8"))
+        found, end = _scan(text, 0)
+        if end == len(text) and len(found) == len(raws) and not _endless(found):
+            return found
+    except (StopIteration, ValueError, RecursionError):
+        pass
+    return [read(raw) for raw in raws]
+
+
 def rebuilt(raw: bytes, build: Callable[[dict], Any]) -> Any:
     """read, with what build makes of each object in its place."""
     try:

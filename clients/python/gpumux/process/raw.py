@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 from . import item
 from .arrays import fetch, known
-from .encode import encode, taking
+from .encode import encode, encode_all, taking
 
 # Kinds; docs/wire.md lists them.
 BYTES, ARRAY, MIXED = 1, 2, 3
@@ -55,6 +55,22 @@ def pack(value: Any) -> bytes | Raw:
     return encode(value)
 
 
+def pack_all(values: list) -> list:
+    """The values of a micro-batch for the wire, each or the exception of its encoding."""
+    found = encode_all(values) if values and _PLAIN.issuperset(map(type, values)) else None
+    return pack_each(values, pack) if found is None else found
+
+
+def pack_each(values: list, pack: Callable[[Any], Any]) -> list:
+    answers: list = []
+    for value in values:
+        try:
+            answers.append(pack(value))
+        except Exception as error:
+            answers.append(error)
+    return answers
+
+
 def reads() -> bool:
     """Whether read can make arrays, that is whether NumPy is installed. It is not imported before such an item comes."""
     return bool(sys.modules.get("numpy") or importlib.util.find_spec("numpy"))
@@ -73,6 +89,11 @@ def read(value: memoryview | Raw) -> Any:
         pieces.append(value.data[begin:end])
     arrays = map(_restored, pieces[1::2])
     return item.rebuilt(_PLACE.join(pieces[::2]), lambda found: next(arrays) if _MARK in found else found)
+
+
+def read_all(values: list) -> list:
+    """The items of a micro-batch."""
+    return item.read_all(values) if _VIEWS.issuperset(map(type, values)) else [read(value) for value in values]
 
 
 def _restored(data: memoryview) -> Any:
@@ -176,4 +197,7 @@ class _Taken:
 _taken = _Taken()
 
 
+# The types of values that are JSON of their own, whatever they hold.
+_PLAIN = frozenset((dict, list, tuple, str, int, float, bool, type(None)))
+_VIEWS = frozenset((memoryview,))
 _ways: dict[type, Callable[[Any], bytes | Raw | None] | None] = {int: None, float: None, str: None, bool: None, type(None): None}

@@ -82,13 +82,23 @@ def read(value: memoryview | raw.Raw) -> Any:
     return content(raw.read(value), loads)
 
 
+def read_all(values: list) -> list:
+    """The items of a micro-batch."""
+    return [content(found, loads) for found in raw.read_all(values)]
+
+
 def pack(value: Any) -> Any:
     """value for the wire, pickled where the client asked for that."""
     return raw.pack(dumps(value, "result") if _asked == "pickle" else value)
 
 
+def pack_all(values: list) -> list:
+    """The values of a micro-batch for the wire, each or the exception of its encoding."""
+    return raw.pack_each(values, pack)
+
+
 if not _asked:
-    read, pack = raw.read, raw.pack
+    read, pack, read_all, pack_all = raw.read, raw.pack, raw.read_all, raw.pack_all
 
 
 def rows(values: Any) -> list:

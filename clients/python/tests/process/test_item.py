@@ -5,7 +5,7 @@ import math
 import unittest
 
 from gpumux.process.encode import encode
-from gpumux.process.item import read
+from gpumux.process.item import read, read_all
 
 
 def item(text):
@@ -42,6 +42,21 @@ class TestItem(unittest.TestCase):
                 self.assertNotIn("NaN,", encode(value).decode(), "JSON for every reader")
         with self.assertRaises(OverflowError):
             item(r'["\u0049nfinity",1e400]')
+
+    def test_a_micro_batch_is_its_items(self):
+        nan, deep = encode(math.nan).decode(), "[" * 900 + "]" * 900
+        whole = ["1", '"a\\u00e9\\n"', ' {"a": [1.5, null]} ', nan, f'["NaN",{nan}]', r'"\u0049nfinity"', "2" * 40, "[]", deep]
+        for texts in (whole, whole[:1], ["1", "2"], ['"x"', "[1e300]"]):
+            raws = [memoryview(text.encode()) for text in texts]
+            self.assertEqual(repr(read_all(raws)), repr([item(text) for text in texts]))
+        for text in ("1e400", "9" * 5000, "[" * 200000, "{a}", '"\ud800"'.encode("utf-8", "surrogatepass").decode("latin-1")):
+            outcomes = []
+            for way in (lambda: read_all([memoryview(b"1"), memoryview(text.encode("latin-1"))])[1], lambda: read(memoryview(text.encode("latin-1")))):
+                try:
+                    outcomes.append(repr(way()))
+                except (ValueError, OverflowError, RecursionError) as error:
+                    outcomes.append(repr(error))
+            self.assertEqual(*outcomes, text[:20])
 
     def test_words(self):
         with self.assertRaisesRegex(ValueError, "the item is not JSON: "):

@@ -1,12 +1,13 @@
 """Raw values against the same file that the worker's side is tested with, and against what encode.py says."""
 
 import json
+import math
 import os
 import struct
 import unittest
 
 from gpumux.process.encode import encode
-from gpumux.process.raw import ARRAY, BYTES, MIXED, Raw, pack, read, split
+from gpumux.process.raw import ARRAY, BYTES, MIXED, Raw, pack, pack_all, read, split
 
 try:
     import numpy
@@ -43,6 +44,37 @@ class TestBytes(unittest.TestCase):
     def test_the_rest_is_json(self):
         for value in (b"", bytearray(), memoryview(b""), 1, "x", 1.5, None, True, [b"x"], {"a": b"x"}):
             self.assertEqual(pack(value), encode(value))
+
+
+class TestMicroBatches(unittest.TestCase):
+    def test_values_are_as_one_by_one(self):
+        import datetime
+
+        circle = []
+        circle.append(circle)
+        day, deep = datetime.date(2026, 11, 30), []
+        for _ in range(500):
+            deep = [deep]
+        plain = [1, -2.5, True, None, "\u00e9\"\n", {"a": [1, {"b": ()}]}, [], {}, 10**400, {1: 2}, {True: 1, False: 2}, {"day": day, "raw": b"x"}, deep]
+        odd = [math.nan, [math.inf], {1: "a", "1": "b"}, {"a": {1: "a", "1": "b"}}, "\ud800", circle, {"a": object()}, day, b"bytes", 10**5000]
+        for given in (plain, odd, [*plain, *odd], ["a"], [[float("1e300")]], []):
+            one_by_one = []
+            for value in given:
+                try:
+                    one_by_one.append(pack(value))
+                except Exception as error:
+                    one_by_one.append(error)
+            self.assertEqual(list(map(shown, pack_all(given))), list(map(shown, one_by_one)))
+
+    @unittest.skipUnless(numpy, "needs NumPy")
+    def test_arrays_stay_bytes(self):
+        for value in ([numpy.arange(3)], {"v": numpy.ones(2, "f4"), "n": 1}, numpy.float32(0.1), numpy.int64(3), {"x": numpy.float64(0.1)}, numpy.ones((2, 2))):
+            self.assertEqual([*map(shown, pack_all([1, value, "a"]))], [shown(each) for each in (pack(1), pack(value), pack("a"))])
+
+
+def shown(answer):
+    """An encoded value, or the exception in its place."""
+    return (answer.kind, answer.head, bytes(answer.data)) if isinstance(answer, Raw) else repr(answer)
 
 
 @unittest.skipUnless(numpy, "needs NumPy")
