@@ -306,7 +306,7 @@ func TestDevices_WhatGPUsDid(t *testing.T) {
 	c.Tasks["nap"] = config.Task{Python: "naps.py:nap"}
 	w, _ := s.imitated(m, c)
 	began := time.Now()
-	run := s.start(gpumux.MapInput{Task: "nap", Range: &gpumux.Range{End: 240}, Ladder: []string{"gpu"}})
+	run := s.start(gpumux.MapInput{Task: "nap", Range: &gpumux.Range{End: 240}, Chunk: 60, Ladder: []string{"gpu"}})
 	rig.Wait(t, func() bool { return len(w.Describe().Pools[0].Computing) == 2 }, time.Minute, time.Millisecond)
 	require.Equal(t, []int{30}, w.Describe().Pools[0].Computing[device(0)])
 	var sum gpumux.Summary
