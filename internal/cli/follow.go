@@ -202,6 +202,8 @@ type ending struct {
 	*tokens
 	// File holds the results here, if they were fetched into one.
 	File string `json:"file,omitempty"`
+	// Unfit counts the results that do not fit --schema.
+	Unfit int64 `json:"unfit,omitempty"`
 	// Files counts the files that items kept, Keepers those items. Folder has the files.
 	Files   int64  `json:"files,omitempty"`
 	Keepers int64  `json:"-"`

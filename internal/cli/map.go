@@ -257,7 +257,7 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 			r.a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
 			return false, exitInterrupted
 		}
-		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
+		return false, fmt.Errorf("%w; map %s is finished, and keeps its results: %s", err, h.ID, again)
 	}
 	return true, end.exit()
 }
@@ -320,7 +320,7 @@ func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Cau
 	if out.tokens != nil {
 		out.tokens.addTo(end, r.h.Entry)
 	}
-	end.File, end.printed, end.Causes = out.path, out.path == "", streamed.Sorted()
+	end.File, end.printed, end.Causes, end.Unfit = out.path, out.path == "", streamed.Sorted(), out.misfits()
 	return cmp.Or(printReport(r.a, end, r.f.json, "the same command with --retry"), *out.unfit)
 }
 

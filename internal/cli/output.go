@@ -257,6 +257,13 @@ func (f filter) suits(path string) error {
 	return nil
 }
 
+func (o output) misfits() (count int64) {
+	if unfit, ok := errors.AsType[*columns.UnfitError](*o.unfit); ok {
+		count = unfit.Count
+	}
+	return count
+}
+
 func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	to := columns.NewWriter(file, o.schema)
 	for line, err := range from {

@@ -44,6 +44,11 @@ func parseResult(line []byte) (result, error) {
 			return result{}, fmt.Errorf("item %d: %w", r.Index, err)
 		}
 		out.arrays = v.Arrays
+		for i, a := range v.Arrays {
+			if a.Type == 'f' && a.Size == 2 {
+				v.Arrays[i] = a.Singles() // few readers know floats of 16 bits
+			}
+		}
 		for i, text := range v.Texts {
 			v.Texts[i] = bytes.ReplaceAll(text, []byte(mark), []byte(unmarked))
 		}
@@ -84,7 +89,7 @@ func (v value) fields() (all []field, ok bool) {
 	return all, ok
 }
 
-type kind int
+type kind int8
 
 const (
 	nullKind kind = iota
@@ -100,27 +105,23 @@ const (
 	otherKind
 )
 
-// traits are what decides the type of numbers.
-type traits int
-
-const (
-	// wide are whole numbers beyond 2^53, which floats may not hold.
-	wide traits = 1 << iota
-	// broken are numbers that are not whole.
-	broken
-)
+// traits say what type numbers have.
+type traits struct {
+	// wide: some are whole, beyond 2^53, which floats may not hold. broken: some are not
+	// whole. loose: whole ones in lists may become floats.
+	wide, broken, loose bool
+}
 
 // cell is a value as a column takes it. The array of a list of numbers has no data.
 type cell struct {
-	kind  kind
-	has   traits
-	array arrays.Array
-	loose bool
+	kind kind
+	traits
+	array *arrays.Array
 	value value
 }
 
-func cellOf(v value) cell {
-	c := cell{kind: otherKind, value: v}
+func cellOf(v value) *cell {
+	c := &cell{kind: otherKind, value: v}
 	switch first := v.text[0]; {
 	case first == 'n':
 		c.kind = nullKind
@@ -129,21 +130,16 @@ func cellOf(v value) cell {
 	case first == '"' && len(v.arrays) == 0:
 		c.kind = textKind
 		if _, ok := text.NonFinite[string(v.text)]; ok {
-			c.kind, c.has = numberKind, broken
+			c.kind, c.broken = numberKind, true
 		}
 	case first == '-' || first >= '0' && first <= '9':
 		if whole, err := strconv.ParseInt(string(v.text), 10, 64); err == nil {
-			if c.kind = numberKind; whole < -1<<53 || whole > 1<<53 {
-				c.has = wide
-			}
+			c.kind, c.wide = numberKind, whole < -1<<53 || whole > 1<<53
 		} else if _, err := strconv.ParseFloat(string(v.text), 64); err == nil && bytes.ContainsAny(v.text, ".eE") {
-			c.kind, c.has = numberKind, broken
+			c.kind, c.broken = numberKind, true
 		}
 	case string(v.text) == mark:
-		if c.kind, c.array = arrayKind, v.arrays[0]; c.array.Type == 'f' && c.array.Size == 2 {
-			c.array = c.array.Singles() // few readers know floats of 16 bits
-		}
-		if slices.Contains(c.array.Shape, 0) {
+		if c.kind, c.array = arrayKind, &v.arrays[0]; slices.Contains(c.array.Shape, 0) {
 			c.kind = map[bool]kind{true: emptyKind, false: otherKind}[len(c.array.Shape) == 1]
 		}
 	case first == '[':
@@ -164,20 +160,18 @@ func (c *cell) measure() {
 		count++
 		return all.kind != otherKind
 	})
-	c.kind, c.has, c.loose = arrayKind, all.has, true
+	c.kind, c.traits, c.array = arrayKind, all.traits, &all.form
 	switch number := all.number(); {
 	case count == 0:
 		c.kind = emptyKind
 	case all.kind == truthKind:
-		c.array = arrays.Array{Type: 'b', Size: 1}
+		all.form = arrays.Array{Type: 'b', Size: 1}
 	case all.kind == numberKind && number.ID() == arrow.INT64:
-		c.array = arrays.Array{Type: 'i', Size: 8}
+		all.form, c.loose = arrays.Array{Type: 'i', Size: 8}, true
 	case all.kind == numberKind && number.ID() == arrow.FLOAT64:
-		c.array = arrays.Array{Type: 'f', Size: 8}
-	case all.kind == arrayKind:
-		c.array = all.form
-	default:
+		all.form, c.loose = arrays.Array{Type: 'f', Size: 8}, true
+	case all.kind != arrayKind:
 		c.kind = otherKind
 	}
-	c.array.Shape = append([]int{count}, c.array.Shape...)
+	all.form.Shape = append([]int{count}, all.form.Shape...)
 }

@@ -89,8 +89,16 @@ var declared = map[string]struct {
 		}},
 	"text": {`pa.field("value", pa.string(), nullable=False), `, []any{`"2026-11-30"`, "5", text.NaN, "null", nil}, "value: string", []string{
 		"2026-11-30", "None schema: value is 5, and is to be utf8", `None schema: value is "NaN", and is to be utf8`, "None schema: value is null, and is to be utf8", "None task_error: bad item"}},
-	"an object's value": {`("value", pa.int64())`, []any{`{"value":1}`, `{"value":null}`}, "value: int64", []string{"1", "None"}},
-	"a struct":          {`("value", pa.struct([("value", pa.int64())]))`, []any{`{"value":1}`, "1"}, "value: struct<value: int64>", []string{"{'value': 1}", "None schema: value is 1, and is to be struct<value: int64>"}},
+	"arrays alone": {`("value", pa.list_(pa.list_(pa.float32(), 2), 1)), `, []any{one("f\x04", "\x00\x00\x80\x3f\xcd\xcc\xcc\x3d", 1, 2), nil},
+		"value: fixed_size_list<item: fixed_size_list<item: float>[2]>[1]", []string{"[[1.0, 0.10000000149011612]]", "None task_error: bad item"}},
+	"halves":     {`("value", pa.list_(pa.float32(), 1))`, []any{one("f\x02", "\x66\x2e", 1), "[1]"}, "value: fixed_size_list<item: float>[1]", []string{"[0.0999755859375]", "[1.0]"}},
+	"categories": {`("value", pa.dictionary(pa.int8(), pa.string()))`, []any{`"a"`, "1"}, "value: string", []string{"a", "None schema: value is 1, and is to be utf8"}},
+	"no times": {`("value", pa.timestamp("ms"))`, []any{`"20261130"`, `"-5"`, "1700000000"}, "value: timestamp[ms]", []string{
+		`None schema: value is "20261130", and is to be timestamp[ms]`, `None schema: value is "-5", and is to be timestamp[ms]`, "None schema: value is 1700000000, and is to be timestamp[ms]"}},
+	"no decimals": {`("value", pa.decimal128(6, 2))`, []any{`"Inf"`, `"1e999999999"`, `"1.5"`}, "value: decimal128(6, 2)", []string{
+		`None schema: value is "Inf", and is to be decimal(6, 2)`, `None schema: value is "1e999999999", and is to be decimal(6, 2)`, "1.50"}},
+	"an object": {`("value", pa.int64())`, []any{`{"value":1}`, "1"}, "value: int64", []string{`None schema: value is {"value":1}, and is to be int64`, "1"}},
+	"a struct":  {`("value", pa.struct([("value", pa.int64())]))`, []any{`{"value":1}`, "1"}, "value: struct<value: int64>", []string{"{'value': 1}", "None schema: value is 1, and is to be struct<value: int64>"}},
 }
 
 // A declared column has its type whatever comes first. A value that does not fit it is a
@@ -126,9 +134,9 @@ for name in sys.argv[1:]:
 
 // The columns of a file of results are types for the next one.
 func TestSchema_OfResults(t *testing.T) {
-	results := values(`{"x":1.5}`, `{"x":"none"}`)
+	results := values(`{"x":1.5,"tags":["a"]}`, `{"x":"none","tags":5}`)
 	for i := range results {
-		results[i].Key = []byte(`"a"`)
+		results[i].Key, results[i].Item = []byte(`"a"`), []byte(`{"i":1}`)
 	}
 	last, err := write(t, results[:1])
 	require.NoError(t, err)
@@ -140,12 +148,14 @@ func TestSchema_OfResults(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, unfit.Count)
 	require.ErrorContains(t, unfit, `(item 1: x is "none", and is to be float64)`)
-	require.Equal(t, []string{`{"index":0,"key":"a","x":1.5` + good,
-		`{"index":1,"key":"a","x":null,"fault":"schema","fault_message":"x is \"none\", and is to be float64"}`}, linesOf(t, path))
-	path, unfit, err = writeAs(t, results[:1], columns.Schema{schema[1]})
+	const beside = `"key":"a","item":"{\"i\":1}",`
+	require.Equal(t, []string{`{"index":0,` + beside + `"x":1.5,"tags":"[\"a\"]"` + good,
+		`{"index":1,` + beside + `"x":null,"tags":"5","fault":"schema","fault_message":"x is \"none\", and is to be float64"}`}, linesOf(t, path))
+	results[0].Item = nil
+	path, unfit, err = writeAs(t, results[:1], columns.Schema{schema[2], schema[3]})
 	require.NoError(t, err)
 	require.Nil(t, unfit)
-	require.Equal(t, []string{`{"index":0,"x":1.5,"key":"a"` + good}, linesOf(t, path), "the key needs no declaration")
+	require.Equal(t, []string{`{"index":0,"x":1.5,"tags":"[\"a\"]","key":"a"` + good}, linesOf(t, path), "the key needs no declaration")
 }
 
 // What could not be written is refused before anything runs.

@@ -161,8 +161,7 @@ func (w *Writer) begin() (err error) {
 	w.columns = []column{columnOf(arrow.Field{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64})}
 	for _, f := range w.declared {
 		w.columns = append(w.columns, columnOf(f))
-		isValue := f.Name == valueColumn && len(w.declared) == 1
-		w.objects = !isValue || w.objects && f.Type.ID() != arrow.STRUCT
+		w.objects = f.Name != valueColumn || len(w.declared) > 1
 	}
 	var names []string
 	guesses := map[string]guess{}
@@ -187,7 +186,8 @@ func (w *Writer) begin() (err error) {
 	var fields []arrow.Field
 	w.columns = append(w.columns, guess{kind: textKind}.column(faultColumn), guess{kind: textKind}.column(messageColumn))
 	for i, c := range w.columns {
-		fields = append(fields, arrow.Field{Name: c.Name, Type: c.Type, Nullable: i > 0})
+		c.Nullable = i > 0
+		fields = append(fields, c.Field)
 	}
 	w.schema = listed(arrow.NewSchema(fields, nil))
 	w.to, err = newParquetWriter(w.out, w.schema)
@@ -227,13 +227,13 @@ func (w *Writer) values(r result) (fields []field, err error) {
 }
 
 // cells are the rows by column.
-func (w *Writer) cells() ([][]cell, error) {
-	byColumn, at := make([][]cell, len(w.columns)), map[string]int{}
+func (w *Writer) cells() ([][]*cell, error) {
+	byColumn, at := make([][]*cell, len(w.columns)), map[string]int{}
 	for i, c := range w.columns {
-		byColumn[i], at[c.Name] = make([]cell, len(w.rows)), i
+		byColumn[i], at[c.Name] = make([]*cell, len(w.rows)), i
 	}
 	for row, r := range w.rows {
-		byColumn[0][row] = cell{kind: otherKind, value: value{text: strconv.AppendInt(nil, r.index, 10)}}
+		byColumn[0][row] = &cell{kind: otherKind, value: value{text: strconv.AppendInt(nil, r.index, 10)}}
 		values, err := w.values(r)
 		for _, f := range append(r.beside(), values...) {
 			i, known := at[f.name]
@@ -243,7 +243,7 @@ func (w *Writer) cells() ([][]cell, error) {
 			case len(f.arrays) > 0, len(f.text) == len("[]"), f.text[0] == 'n':
 				byColumn[i][row] = cellOf(f.value)
 			default:
-				byColumn[i][row] = cell{kind: otherKind, value: f.value}
+				byColumn[i][row] = &cell{kind: otherKind, value: f.value}
 			}
 		}
 		if err == nil {

@@ -82,6 +82,8 @@ var tables = map[string]struct {
 		`{"index":0,"value":"9007199254740993"` + good, `{"index":1,"value":"0.5"` + good, `{"index":2,"value":"\"NaN\""` + good, `{"index":3,"value":null` + good}},
 	"that floats hold": {[]any{"9007199254740992", "0.5", "-9007199254740992"}, "index: int64, value: float64" + faults, []string{
 		`{"index":0,"value":9007199254740992.0` + good, `{"index":1,"value":0.5` + good, `{"index":2,"value":-9007199254740992.0` + good}},
+	"truths beside numbers": {[]any{"[true]", "[1]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"[true]"` + good, `{"index":1,"value":"[1]"` + good}},
 	"wide in lists": {[]any{"[9007199254740993,1]", "[0.5,1]"}, "index: int64, value: utf8" + faults, []string{
 		`{"index":0,"value":"[9007199254740993,1]"` + good, `{"index":1,"value":"[0.5,1]"` + good}},
 	"wide in a list": {[]any{"[9007199254740993,0.5]", "[1]"}, "index: int64, value: utf8" + faults, []string{
@@ -231,6 +233,10 @@ func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	} {
 		_, err := write(t, values(v...))
 		require.ErrorContains(t, err, want)
+	}
+	for _, v := range [][]any{{"0.5", "9007199254740993"}, {"[0.5]", "[9007199254740993]"}, {"1", "0.5"}, {"[1]", "[1,2]"}, {"null", `"a"`}} {
+		_, err := write(t, values(`{"a":`+large+`,"b":`+v[0].(string)+`}`, `{"b":`+v[1].(string)+`}`))
+		require.ErrorContains(t, err, "item 1 does not fit the columns", v)
 	}
 	path, err := write(t, values(large, nil, "null", `"y"`))
 	require.NoError(t, err)

@@ -269,6 +269,8 @@ def score(item):
 		p = s.run(1, mapping("20", columns...)...)
 		require.Contains(t, p.stderr.String(), `do not fit --schema, and are faults in the file: 2 (item 7: score is "none", and is to be float64)`)
 	}
+	p = s.run(1, mapping("20", append(columns, "--json")...)...)
+	require.Contains(t, p.stdout.String(), `"unfit": 2`)
 	require.Len(t, s.state(), 1, "the results are kept")
 	id := filepath.Base(s.state()[0])
 	s.run(0, "map", "--in", "r.parquet", "--local", "--out", "rows.jsonl", "--", "cat")

@@ -62,7 +62,7 @@ def encode_all(values: list) -> list[bytes] | None:
     encoder = _make({}, _hook_without_arrays, _quoted, None, ":", ",", False, False, False)
     try:
         found = ["".join(encoder(value, 0)).encode() for value in values]
-    except (TypeError, ValueError, RecursionError):
+    except Exception:
         return None
     return found if max(map(len, found)) <= MAX_VALUE else None
 

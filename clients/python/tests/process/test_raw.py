@@ -56,7 +56,11 @@ class TestMicroBatches(unittest.TestCase):
         for _ in range(500):
             deep = [deep]
         plain = [1, -2.5, True, None, "\u00e9\"\n", {"a": [1, {"b": ()}]}, [], {}, 10**400, {1: 2}, {True: 1, False: 2}, {"day": day, "raw": b"x"}, deep]
-        odd = [math.nan, [math.inf], {1: "a", "1": "b"}, {"a": {1: "a", "1": "b"}}, "\ud800", circle, {"a": object()}, day, b"bytes", 10**5000]
+        class Path:
+            def __fspath__(self):
+                raise OSError("gone")
+
+        odd = [Path(), math.nan, [math.inf], {1: "a", "1": "b"}, {"a": {1: "a", "1": "b"}}, "\ud800", circle, {"a": object()}, day, b"bytes", 10**5000]
         for given in (plain, odd, [*plain, *odd], ["a"], [[float("1e300")]], []):
             one_by_one = []
             for value in given:
