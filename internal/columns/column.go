@@ -157,11 +157,9 @@ func columnOf(f arrow.Field) column {
 
 // takes reports whether a cell is one of the column's arrays.
 func (c column) takes(x *cell) bool {
-	if x == nil || c.kind == listKind && x.kind == emptyKind {
-		return x != nil
-	}
-	return x.kind == arrayKind && x.array.Data != nil && x.array.Type == c.form.Type && x.array.Size == c.form.Size &&
-		(slices.Equal(x.array.Shape, c.form.Shape) || c.kind == listKind && len(x.array.Shape) == 1)
+	return x != nil && (c.kind == listKind && x.kind == emptyKind ||
+		x.kind == arrayKind && x.array.Data != nil && x.array.Type == c.form.Type && x.array.Size == c.form.Size &&
+			(slices.Equal(x.array.Shape, c.form.Shape) || c.kind == listKind && len(x.array.Shape) == 1))
 }
 
 // json is a cell for Arrow, or null.
@@ -300,7 +298,7 @@ func (c column) suits(x *cell) error {
 	if c.guess == nil {
 		return suits(c.Field, c.json(x))
 	}
-	if joined := c.guess.joined(cellOf(x.value)).column(c.Name); joined.asJSON != c.asJSON || !arrow.TypeEqual(joined.Type, c.Type) {
+	if g := c.guess.joined(cellOf(x.value)); (g.kind == textKind) != (c.guess.kind == textKind) || !arrow.TypeEqual(g.dataType(), c.Type) {
 		return unlike(c.Field, x.value.plain())
 	}
 	return nil

@@ -140,7 +140,9 @@ func cellOf(v value) *cell {
 		}
 	case string(v.text) == mark:
 		if c.kind, c.array = arrayKind, &v.arrays[0]; slices.Contains(c.array.Shape, 0) {
-			c.kind = map[bool]kind{true: emptyKind, false: otherKind}[len(c.array.Shape) == 1]
+			if c.kind = otherKind; len(c.array.Shape) == 1 {
+				c.kind = emptyKind
+			}
 		}
 	case first == '[':
 		c.measure()

@@ -157,11 +157,11 @@ func (w *Writer) allObjects() (some bool) {
 
 // begin settles the columns: those that are declared, and those of the first group.
 func (w *Writer) begin() (err error) {
-	w.objects = w.allObjects()
+	isValue := len(w.declared) == 1 && w.declared[0].Name == valueColumn
+	w.objects = w.declared == nil && w.allObjects() || w.declared != nil && !isValue
 	w.columns = []column{columnOf(arrow.Field{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64})}
 	for _, f := range w.declared {
 		w.columns = append(w.columns, columnOf(f))
-		w.objects = f.Name != valueColumn || len(w.declared) > 1
 	}
 	var names []string
 	guesses := map[string]guess{}
@@ -263,10 +263,10 @@ func (w *Writer) batch() (arrow.RecordBatch, error) {
 	}
 	all, faults := make([]arrow.Array, len(w.columns)), len(w.columns)-2
 	for i, c := range w.columns {
-		for row, r := range w.rows {
-			if i == faults && r.fault != nil { // by now it is known what does not fit
-				cells[i][row] = cellOf(value{text: results.AppendString(nil, string(r.fault.Kind))})
-				cells[i+1][row] = cellOf(value{text: results.AppendString(nil, r.fault.Message)})
+		for row := 0; i == faults && row < len(w.rows); row++ { // by now it is known what does not fit
+			if fault := w.rows[row].fault; fault != nil {
+				cells[i][row] = cellOf(value{text: results.AppendString(nil, string(fault.Kind))})
+				cells[i+1][row] = cellOf(value{text: results.AppendString(nil, fault.Message)})
 			}
 		}
 		if all[i], err = c.fit(cells[i], w.schema.Field(i).Type, w.misfit); err != nil {

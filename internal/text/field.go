@@ -97,11 +97,11 @@ func Beginning(value []byte) string { return beginning(value, 60) }
 // Excerpt is the beginning of a value, of as many bytes as a fault keeps of its item.
 func Excerpt(value []byte) string { return beginning(value, 200) }
 
-func beginning(value []byte, bytes int) string {
-	if len(value) <= bytes {
+func beginning(value []byte, limit int) string {
+	if len(value) <= limit {
 		return strings.ToValidUTF8(string(Unescaped(value)), "\uFFFD")
 	}
-	return strings.ToValidUTF8(string(Unescaped(value[:bytes-len("…")])), "") + "…"
+	return strings.ToValidUTF8(string(Unescaped(value[:limit-len("…")])), "") + "…"
 }
 
 // Marshal is JSON on one line, without the escapes that only web pages need.
