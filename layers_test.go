@@ -47,7 +47,7 @@ workers/config                   . gpu internal/contract internal/launch interna
 internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            . internal/calls internal/launch internal/mps internal/slot internal/test/rig
 internal/slot                    . internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
-internal/template                internal/diagnosis internal/launch internal/notice internal/process internal/session
+internal/template                internal/diagnosis internal/launch internal/notice internal/process internal/session internal/wire
 internal/session                 . internal/diagnosis internal/launch internal/notice internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/process

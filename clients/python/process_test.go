@@ -52,7 +52,7 @@ func interpreter() string {
 // launch starts Python, with more descriptors behind the wire's, and sends nothing.
 func launch(t *testing.T, more ...*os.File) *wiretest.Process {
 	t.Helper()
-	near, file, err := wire.Pair()
+	near, file, err := wire.Pair(syscall.SOCK_STREAM)
 	require.NoError(t, err)
 	cmd := exec.Command(python, runtime)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + os.Getenv("HOME"), "PYTHONDONTWRITEBYTECODE=1", "GPUMUX_ARG=" + os.Getenv("GPUMUX_ARG")}

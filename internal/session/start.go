@@ -3,12 +3,12 @@ package session
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -130,9 +130,9 @@ func connected(task launch.Task, o Options) (p *Session, files []*os.File, err e
 		p.conn = wire.New(ours)
 		return p, theirs, nil
 	}
-	ours, theirs, err := wire.Pair()
+	ours, theirs, err := wire.Pair(syscall.SOCK_STREAM)
 	if err != nil {
-		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
+		return nil, nil, err
 	}
 	p.conn, files = wire.New(ours), []*os.File{theirs}
 	if o.Single {

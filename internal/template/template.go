@@ -29,6 +29,7 @@ import (
 	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/wire"
 )
 
 const (
@@ -229,7 +230,7 @@ func (t *template) live() {
 // start starts the template's process. fit reports whether it can fork.
 func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool) {
 	began := time.Now()
-	channel, theirs, err := openChannel()
+	channel, theirs, err := wire.Pair(unix.SOCK_SEQPACKET) // one message is one request, with files
 	if err != nil {
 		t.refuse(err.Error(), failedLimit)
 		return nil, nil, false
@@ -313,27 +314,4 @@ func (t *template) request(output, wire *os.File) (pid int, err error) {
 		return strconv.Atoi(rest)
 	}
 	return 0, fmt.Errorf("the template could not fork: %s", rest)
-}
-
-// openChannel makes a template's socket: one message is one request, with files.
-func openChannel() (*net.UnixConn, *os.File, error) {
-	syscall.ForkLock.RLock() // so that no process that starts now inherits the ends
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)
-	if err == nil {
-		unix.CloseOnExec(ends[0])
-		unix.CloseOnExec(ends[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a channel to a template: %w", os.NewSyscallError("socketpair", err))
-	}
-	ours := os.NewFile(uintptr(ends[0]), "template")
-	theirs := os.NewFile(uintptr(ends[1]), "template")
-	defer ours.Close()
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, fmt.Errorf("use the channel to a template: %w", err)
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }

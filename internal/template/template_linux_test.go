@@ -3,11 +3,13 @@ package template
 import (
 	"net"
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/wire"
 )
 
 // The answers of a template, and what becomes of them.
@@ -15,7 +17,7 @@ func TestTemplate_Answers(t *testing.T) {
 	for answer, want := range map[string]string{
 		"pid 7": "", "failed OSError: no": "could not fork: OSError: no", "pid x": "invalid syntax",
 	} {
-		ours, theirs, err := openChannel()
+		ours, theirs, err := wire.Pair(syscall.SOCK_SEQPACKET)
 		require.NoError(t, err)
 		conn, err := net.FileConn(theirs)
 		require.NoError(t, err)
@@ -27,9 +29,9 @@ func TestTemplate_Answers(t *testing.T) {
 			conn.Write([]byte(answer))
 		}()
 		ask := func() (int, error) {
-			wire, err := os.Open(os.DevNull)
+			null, err := os.Open(os.DevNull)
 			require.NoError(t, err)
-			return tmp.request(os.Stderr, wire)
+			return tmp.request(os.Stderr, null)
 		}
 		pid, err := ask()
 		if want == "" {

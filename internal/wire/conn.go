@@ -35,9 +35,10 @@ type Conn struct {
 
 	writing sync.Mutex // guards what follows
 	buffer  []byte
-	// backlog are frames that the other side did not read yet. While there are any, a
-	// goroutine sends them, the first one now.
+	// backlog are frames that the other side did not read yet, and sent bytes of the first
+	// one it did. While there are any, a goroutine sends them, the first one now.
 	backlog [][]byte
+	sent    int
 }
 
 // New is the worker's end of a stream to a task process.
@@ -121,7 +122,7 @@ func (c *Conn) Send(m Message) error {
 		return err
 	}
 	if len(c.backlog) == 0 {
-		if frame = frame[c.try(frame):]; len(frame) == 0 {
+		if c.sent = c.try(frame); c.sent == len(frame) {
 			return nil
 		}
 		go c.follow()
@@ -149,11 +150,12 @@ func (c *Conn) try(frame []byte) (n int) {
 func (c *Conn) follow() {
 	for more := true; more; {
 		c.writing.Lock()
-		frame := c.backlog[0]
+		frame, sent := c.backlog[0], c.sent
 		c.writing.Unlock()
-		_, err := c.stream.Write(frame)
+		_, err := c.stream.Write(frame[sent:])
 		c.writing.Lock()
-		c.backlog = c.backlog[1:]
+		c.backlog, c.sent = slices.Delete(c.backlog, 0, 1), 0
+		c.keep(frame)
 		if err != nil {
 			c.backlog = nil
 		}
@@ -180,36 +182,40 @@ func (c *Conn) encode(m Message) ([]byte, error) {
 	for _, b := range bodies {
 		frame = append(frame, b...)
 	}
-	if cap(frame) <= keepBytes {
-		c.buffer = frame
-	}
+	c.keep(frame)
 	return frame, nil
 }
 
-// Pair makes the two ends of a wire: the worker's, and the one that the process inherits
-// as descriptor 3. Neither leaks into other processes. The caller closes process once it
-// has started; otherwise the stream never ends.
-func Pair() (worker net.Conn, process *os.File, err error) {
+func (c *Conn) keep(frame []byte) {
+	if cap(frame) <= keepBytes && cap(frame) > cap(c.buffer) {
+		c.buffer = frame
+	}
+}
+
+// Pair makes a socket of a kind between the worker and a process, which inherits its end.
+// Neither end leaks into other processes. The caller closes process once it has started;
+// otherwise the stream never ends.
+func Pair(kind int) (worker *net.UnixConn, process *os.File, err error) {
 	// The lock keeps a process that starts now from inheriting the ends.
 	syscall.ForkLock.RLock()
-	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, kind, 0)
 	if err == nil {
 		syscall.CloseOnExec(ends[0])
 		syscall.CloseOnExec(ends[1])
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return nil, nil, fmt.Errorf("open a socket pair for a task process: %w", os.NewSyscallError("socketpair", err))
+		return nil, nil, fmt.Errorf("open a socket pair for a process: %w", os.NewSyscallError("socketpair", err))
 	}
 	process = os.NewFile(uintptr(ends[1]), "wire")
 	near := os.NewFile(uintptr(ends[0]), "wire")
 	defer near.Close()
-	worker, err = net.FileConn(near)
+	conn, err := net.FileConn(near)
 	if err != nil {
 		process.Close()
-		return nil, nil, fmt.Errorf("use a descriptor as the socket of a task process: %w", err)
+		return nil, nil, fmt.Errorf("use a descriptor as the socket of a process: %w", err)
 	}
-	return worker, process, nil
+	return conn.(*net.UnixConn), process, nil
 }
 
 // Pipes makes a wire of two pipes, for a process that cannot use a socket: it reads from

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -194,7 +195,7 @@ func TestConn_Send_FromManyGoroutines(t *testing.T) {
 
 // ends are both ends of a real socket pair, in this process.
 func ends(t testing.TB) (worker *Conn, process net.Conn) {
-	near, file, err := Pair()
+	near, file, err := Pair(syscall.SOCK_STREAM)
 	require.NoError(t, err)
 	far, err := net.FileConn(file)
 	file.Close()
