@@ -38,8 +38,10 @@ type Appender struct {
 	// growing are the lines of the part that is not full, in order of index.
 	growing     []line
 	growingSize int
-	// pending are lines that are not written yet, feed the values among them.
+	// pending are lines that are not written yet, in the memory of text, and feed the values
+	// among them.
 	pending []line
+	text    []byte
 	feed    []gpumux.Result
 
 	mu   sync.Mutex
@@ -64,11 +66,17 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
-	text, err := results.Append(make([]byte, 0, len(r.Value)+len(r.Arrays)+len(r.Arrays)/250+128), r)
+	// Older lines stay where they are: to copy them would hold all of it twice.
+	if need := len(r.Value) + len(r.Arrays) + len(r.Arrays)/250 + 128; cap(a.text)-len(a.text) < need {
+		a.text = make([]byte, 0, max(need, min(2*cap(a.text), 2*maxPart)))
+	}
+	at := len(a.text)
+	text, err := results.Append(a.text, r)
 	if err != nil {
 		return err
 	}
-	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text})
+	a.text = text
+	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text[at:]})
 	if a.Feeds && r.Fault == nil {
 		a.feed = append(a.feed, r)
 	}
@@ -78,7 +86,6 @@ func (a *Appender) Add(r gpumux.Result) error {
 // Flush writes what was added. When it returns nil, all of that survives a crash of the
 // machine. After an error all of it waits for the next Flush.
 func (a *Appender) Flush(ctx context.Context) error {
-	added := len(a.pending)
 	for len(a.pending) > 0 {
 		n, size := 0, a.growingSize
 		for n < len(a.pending) && (n == 0 || size+len(a.pending[n].text) <= maxPart) {
@@ -90,7 +97,16 @@ func (a *Appender) Flush(ctx context.Context) error {
 		}
 		a.pending = a.pending[n:]
 	}
-	a.pending = make([]line, 0, added) // the next flush has about as many
+	a.pending = nil
+	// What goes on growing moves out of text, which is used again.
+	kept := make([]byte, 0, a.growingSize)
+	for i, l := range a.growing {
+		kept = append(kept, l.text...)
+		a.growing[i].text = kept[len(kept)-len(l.text):]
+	}
+	if a.text = a.text[:0]; cap(a.text) > 2*maxPart {
+		a.text = nil
+	}
 	a.f.s.recent.put(a.f.key, a.feed)
 	a.feed = nil
 	return nil
