@@ -130,6 +130,7 @@ def _serve(wire, ended, forks) -> int:
         wire = Wire(inherit())
         ended = _signals(wire)
         forks.restore_handlers()
+    memory.reuse()
     on_host = gpumux.slot().device == "CPU"
     caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
     if forks:

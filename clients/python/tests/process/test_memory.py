@@ -3,8 +3,11 @@
 import gc
 import json
 import os
+import platform
+import resource
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import types
 import unittest
@@ -305,6 +308,42 @@ class TestCap(unittest.TestCase):
     def test_nothing_where_nothing_is_limited(self):
         code = "import sys, torch, cupy; torch.cuda.init(); got = [torch.calls, cupy.limit]"
         self.assertEqual(self.run_task(code, room=0)[0], [[], None])
+
+
+# How many pages the kernel maps for items of 10 MB that are freed when they end, and again after reuse and trim.
+ITEMS = """
+import resource
+from gpumux.process import memory
+def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def items():
+    before = faults()
+    for _ in range(20):
+        item = [bytearray(1_000_000) for _ in range(10)]
+        del item
+    return faults() - before
+items()
+anew = items()
+before = faults()
+memory.reuse()
+touched = faults() - before
+items()
+kept = items()
+memory.trim()
+print(anew, touched, kept, items())
+"""
+
+
+@unittest.skipUnless(platform.libc_ver()[0] == "glibc" and not sysconfig.get_config_var("Py_GIL_DISABLED"), "rules of glibc")
+class TestReuse(unittest.TestCase):
+    def test_what_an_item_frees_is_the_next_ones(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+        got = subprocess.run([sys.executable, "-c", ITEMS], env={**env, "PYTHONPATH": ROOT}, capture_output=True, text=True, check=True)
+        anew, touched, kept, trimmed = map(int, got.stdout.split())
+        item = 10_000_000 // resource.getpagesize()
+        self.assertGreater(anew, 10 * item)
+        self.assertLess(touched, 100)
+        self.assertLess(kept, item)
+        self.assertGreater(trimmed, item // 2)
 
 
 class TestTrim(unittest.TestCase):
