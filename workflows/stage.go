@@ -21,7 +21,7 @@ const (
 	muchFaster = 1.25
 	// chunkBytes bounds the values of the stage before that one chunk reads, beyond a
 	// micro-batch.
-	chunkBytes = 8 << 20
+	chunkBytes = 16 << 20
 )
 
 // stage is one task of a map, with the items that wait for it.
