@@ -67,8 +67,8 @@ func (a *Appender) Add(r gpumux.Result) error {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
 	// Older lines stay where they are: to copy them would hold all of it twice.
-	if need := len(r.Value) + len(r.Arrays) + len(r.Arrays)/250 + 128; cap(a.text)-len(a.text) < need {
-		a.text = make([]byte, 0, max(need, min(2*cap(a.text), 2*maxPart)))
+	if cap(a.text)-len(a.text) < r.Weight() {
+		a.text = make([]byte, 0, max(r.Weight(), min(2*cap(a.text), 2*maxPart)))
 	}
 	at := len(a.text)
 	text, err := results.Append(a.text, r)

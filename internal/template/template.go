@@ -230,7 +230,7 @@ func (t *template) live() {
 // start starts the template's process. fit reports whether it can fork.
 func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool) {
 	began := time.Now()
-	channel, theirs, err := wire.Pair(unix.SOCK_SEQPACKET) // one message is one request, with files
+	channel, theirs, err := wire.Pair(syscall.SOCK_SEQPACKET) // one message is one request, with files
 	if err != nil {
 		t.refuse(err.Error(), failedLimit)
 		return nil, nil, false

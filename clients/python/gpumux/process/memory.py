@@ -1,7 +1,7 @@
 """Keeps the frameworks within the slot's budget and frees their caches.
 
-Owns the caps that need code, what the C library keeps for the next item, and what is freed after an out-of-memory error. Never imports a framework or starts CUDA: the task does both. Sets a cap when the framework
-itself begins to use the device, so a task may fork before.
+Owns the caps that need code, what the C library keeps for the next item, and what is freed after an out-of-memory error. Never imports a
+framework or starts CUDA: the task does both. Sets a cap when the framework itself begins to use the device, so a task may fork before.
 """
 
 from __future__ import annotations
