@@ -9,9 +9,12 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --always --dirty 2>/dev
 ALL := ./... ./cmd/gpumux/... ./test/...
 # Without symbols, which no trace of a crash needs, the server links in much less time.
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# What is compiled without inlining, which costs 10 MB and no time that could be measured: most of it never runs, the rest
+# waits for a disk or a network.
+COLD := github.com/apache/arrow-go/v18/arrow/compute github.com/aws github.com/olivere go.temporal.io/server
 # One set of flags for all that is built here, so that nothing is compiled twice. The tag takes a library for JSON out of Arrow
 # that takes as long to compile as SQLite, and that nothing here calls.
-export GOFLAGS += -tags=arrow_json_stdlib -trimpath
+export GOFLAGS += -tags=arrow_json_stdlib -trimpath $(COLD:%=-gcflags=%/...=-l)
 # NVIDIA's header marks functions as deprecated, and go-nvml binds them all.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 SNAPSHOT ?= --snapshot
