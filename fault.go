@@ -87,10 +87,8 @@ type Fault struct {
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that the item is not to blame, so that another try costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
-	// Concurrent says that many items ran at the same time, each for itself. Late are those
-	// that took longer than they may, by index, where that is known.
-	Concurrent bool    `json:"-"`
-	Late       []int64 `json:"-"`
+	// Concurrent says that many items ran at the same time, each for itself.
+	Concurrent bool `json:"-"`
 	// Again says that the task's last start in the slot was over the budget, too.
 	Again bool `json:"-"`
 	// Repeated says that another call has the same death, where it counts.

@@ -253,24 +253,10 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	died()
 	require.False(t, l.memo.Search > 0, "these have seen one death")
 
-	// Late items are known, and run alone.
-	index, end := blame(l, all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true, Late: []int64{9, 12}})
-	require.EqualValues(t, 9, index)
+	// Late items are searched for at once.
+	_, end := blame(l, all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true})
 	require.Empty(t, end)
-	require.Len(t, l.memo.Suspects, 2)
-	require.False(t, l.memo.Search > 0)
-	run, call = l.next()
-	require.Equal(t, contract.Runs{span(3, 4), span(8, 9)}, run)
-	require.False(t, call.Clean)
-	l.book(value(3))
-	l.book(value(8))
-	run, call = l.next()
-	require.Equal(t, contract.Runs{span(9, 10)}, run)
-	require.True(t, call.Clean)
-	for range 2 {
-		_, end = blame(l, run, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true, Late: []int64{9}, Alone: true})
-	}
-	require.NotEmpty(t, end)
+	require.True(t, l.memo.Search > 0)
 }
 
 // A chunk that was cut before anybody knew what a slot takes at a time goes back, unless

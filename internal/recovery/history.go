@@ -135,11 +135,6 @@ func (h *History) Next(fault *gpumux.Fault, c Chunk) Decision {
 // blame, and index then the first of them.
 func (h *History) died(fault *gpumux.Fault, c Chunk) (index int64, item *Suspect) {
 	switch {
-	case len(fault.Late) > 0: // each of them is known to be
-		for _, late := range fault.Late[1:] {
-			h.suspect(late, fault)
-		}
-		return fault.Late[0], h.suspect(fault.Late[0], fault)
 	case h.Search == 0 && fault.Concurrent && !fault.Alone && fault.Kind != gpumux.FaultTimeout:
 		// One may have caused it only if it was there when the first one ended, too.
 		both := min(c.Under, h.Under)

@@ -24,8 +24,6 @@ type answers struct {
 	slot   *Slot
 	p      *occupant
 	flight *flight
-	// heard is when the process last gave a sign of life.
-	heard time.Time
 }
 
 func (a *answers) say(m wire.Message) error {
@@ -47,7 +45,6 @@ func (a *answers) publish() {
 
 // hear takes in one message; nil is the end of the wire.
 func (a *answers) hear(message wire.Message) error {
-	a.heard = time.Now()
 	switch m := message.(type) {
 	case wire.Posted:
 		if err := a.read(m.Board, m.Allocators); err != nil || !m.Wait {
@@ -189,7 +186,6 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 		return nil
 	}
 	now, clock := time.Now(), session.Clock()
-	a.heard = now
 	busy, peaks, peak, began := 0.0, int64(0), int64(0), time.Time{}
 	if len(a.flight.items) > 0 {
 		began = a.flight.items[0].began

@@ -25,10 +25,8 @@ type conversation struct {
 	p       *occupant
 	flight  *flight
 	answers answers
-	// suspects are the items to blame for a death, if not all that run. If they are known,
-	// each of them is.
+	// suspects are the items to blame for a death, if not all that run.
 	suspects []item
-	known    bool
 }
 
 func newConversation(j *job, p *occupant) *conversation {
@@ -133,8 +131,12 @@ func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err er
 	}
 	now := time.Now()
 	run := wire.Run{Run: c.p.account.send(len(items)), Attempts: each.Attempts, RetryOn: each.RetryOn, Items: make([]json.RawMessage, len(items))}
+	limit := each.Timeout
+	if c.flight.concurrent > 0 && limit > 0 {
+		run.Timeout, limit = limit.Seconds(), limit+c.job.o.Grace // the process has that long to end one by itself
+	}
 	for i := range items {
-		items[i].run, items[i].n, items[i].sent, items[i].began = run.Run, i, now, time.Time{}
+		items[i].run, items[i].n, items[i].sent, items[i].began, items[i].limit = run.Run, i, now, time.Time{}, limit
 		if items[i].Arrays == nil || !c.p.kinds {
 			run.Items[i] = items[i].text()
 			continue
@@ -217,7 +219,7 @@ func (c *conversation) late() error {
 	if err := c.answers.look(); err != nil {
 		return err
 	}
-	late, blocked := c.flight.overdue(c.answers.heard)
+	late := c.flight.overdue()
 	if len(late) == 0 {
 		return nil
 	}
@@ -226,7 +228,6 @@ func (c *conversation) late() error {
 	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", limit), Tail: process.Out.Tail()}, c.p.session.Stacks()
 	fault := c.job.judge.fault(c.p, *e)
 	fault.Traceback = stacks
-	c.known = !blocked
 	c.charge(fault, late) // for the callers, should the process not end
 	process.Destroy()
 	for _, each := range c.job.calls.list {
@@ -254,11 +255,9 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 	for _, each := range c.job.calls.list {
 		charged, batch := *fault, 0
 		var first *item
-		var late []int64
 		for i := range suspects {
 			if suspects[i].call == each {
 				first = cmp.Or(first, &suspects[i])
-				late = append(late, suspects[i].Index)
 				batch++
 			}
 		}
@@ -267,9 +266,6 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		}
 		if charged.Concurrent = c.flight.concurrent > 0; charged.Concurrent {
 			charged.Batch = batch
-		}
-		if charged.Concurrent && c.known {
-			charged.Late = late
 		}
 		charged.Alone = c.p.account.ran == 0 && charged.Batch <= 1 && (running <= 1 || !charged.Concurrent)
 		if first != nil && charged.Batch <= 1 {

@@ -77,6 +77,9 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
 	fault.Final = m.Final
+	if m.Late {
+		fault.Kind = gpumux.FaultTimeout
+	}
 	fault.Item = text.Excerpt(e.Item)
 	return fault, output, nil
 }

@@ -122,30 +122,22 @@ func (f *flight) deadline() (first time.Time) {
 	}
 	for i := range f.items[:f.together()] {
 		one := &f.items[i]
-		if one.call.Timeout <= 0 {
+		if one.limit <= 0 {
 			continue
 		}
-		if end := one.began.Add(one.call.Timeout); first.IsZero() || end.Before(first) {
+		if end := one.began.Add(one.limit); first.IsZero() || end.Before(first) {
 			first = end
 		}
 	}
 	return first
 }
 
-// overdue are the items whose time is over. Of a process that has long been silent they
-// are all that run and have a time limit, and blocked is true: one that blocks the others
-// makes all of them late.
-func (f *flight) overdue(heard time.Time) (late []item, blocked bool) {
+// overdue are the items that run and have a time limit, if that of one is over. One that
+// blocks the others makes all of them late.
+func (f *flight) overdue() (late []item) {
 	running := f.items[:f.together()]
-	first := slices.IndexFunc(running, item.overdue)
-	if first < 0 {
-		return nil, false
+	if !slices.ContainsFunc(running, item.overdue) {
+		return nil
 	}
-	blocked = time.Since(heard) > running[first].call.Timeout/2
-	for _, one := range running {
-		if one.overdue() || blocked && one.call.Timeout > 0 {
-			late = append(late, one)
-		}
-	}
-	return late, blocked
+	return slices.DeleteFunc(slices.Clone(running), func(one item) bool { return one.limit <= 0 })
 }

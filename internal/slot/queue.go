@@ -24,10 +24,11 @@ type item struct {
 	sent  time.Time
 	// began is when its time limit began to count; zero: it waits for others to end.
 	began time.Time
+	limit time.Duration
 }
 
 func (i item) overdue() bool {
-	return i.call.Timeout > 0 && !i.began.IsZero() && time.Since(i.began) >= i.call.Timeout
+	return i.limit > 0 && !i.began.IsZero() && time.Since(i.began) >= i.limit
 }
 
 func (i *item) size() int { return len(i.Value) + len(i.Arrays) }

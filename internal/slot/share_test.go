@@ -363,22 +363,38 @@ func TestSlot_ADeathIsChargedToWhatRan(t *testing.T) {
 	require.NotSame(t, first, second)
 }
 
-// Each item has its own time, and the one that is late is known. Others run again.
+// Each item has its own time in each of its tries. Its process ends the one that is late,
+// and the others go on.
 func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 	s := newShared(t)
 	s.open("quick")
-	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "reports", "hangs", "quick")
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience, Attempts: 2}}, "reports", "hangs", "quick")
 	require.Equal(t, []string{"quick"}, a.got(1))
 	s.roomy(1)
 	b := s.call(s.task(), slot.Call{}, "b0")
 	s.noted("began b0")
+	pid := s.PID()
+	require.Equal(t, []string{"quick", "timeout"}, a.got(2))
+	require.Equal(t, 2, strings.Count(s.noted(), "cancelled hangs\n"))
+	s.open("reports", "b0")
+	require.NoError(t, <-a.ended)
+	require.NoError(t, <-b.ended, "it has no limit")
+	require.Equal(t, pid, s.PID())
+}
+
+// An item that does not end when it is late ends its process.
+func TestSlot_AStubbornItemIsLate(t *testing.T) {
+	s := newShared(t)
+	b := s.call(s.task(), slot.Call{}, "b0")
+	s.roomy(1)
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "stubborn", "reports")
+	s.noted("cancelled stubborn")
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
-	require.Equal(t, []int64{1}, fault.Late)
-	require.Equal(t, `"hangs"`, fault.Item)
+	require.Equal(t, 2, fault.Batch, "either may have been the one")
 	s.open("b0")
-	require.NoError(t, <-b.ended, "it has no limit")
+	require.NoError(t, <-b.ended, "it has no limit, and is not to blame")
 	require.Equal(t, 2, strings.Count(s.noted(), "began b0\n"))
 }
 
@@ -391,10 +407,8 @@ func TestSlot_AProcessThatReports(t *testing.T) {
 		r := s.Stats().Running
 		return r != nil && r.Index == 0 && r.Progress == want
 	}, time.Minute, time.Millisecond)
-	var fault *gpumux.Fault
-	require.ErrorAs(t, <-a.ended, &fault)
-	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
-	require.Contains(t, fault.Late, int64(0))
+	require.Equal(t, []string{"timeout", "timeout"}, a.got(2))
+	require.NoError(t, <-a.ended)
 	require.Nil(t, s.Stats().Running)
 }
 
@@ -408,7 +422,6 @@ func TestSlot_ABlockedLoopIsALateItem(t *testing.T) {
 	require.ErrorAs(t, <-a.ended, &fault)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
 	require.Equal(t, 2, fault.Batch)
-	require.Empty(t, fault.Late)
 	require.Contains(t, fault.Traceback, "in wait")
 	s.open("b0")
 	require.NoError(t, <-b.ended, "it has no limit, and is not to blame")

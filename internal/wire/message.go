@@ -41,7 +41,9 @@ type Run struct {
 	Run      int64 `json:"run"`
 	Attempts int   `json:"attempts"`
 	// RetryOn names the exceptions that Attempts is for. Default: all.
-	RetryOn []string          `json:"retryOn,omitempty"`
+	RetryOn []string `json:"retryOn,omitempty"`
+	// Timeout of each in seconds, where a process runs many at the same time; 0: none.
+	Timeout float64           `json:"timeout,omitzero"`
 	Items   []json.RawMessage `json:"items,omitzero"`
 	// Kinds has one entry per item; nil: all are JSON. They need a Ready with Kinds.
 	Kinds  []Kind `json:"kinds,omitempty"`
@@ -129,6 +131,7 @@ type Fault struct {
 	N          int         `json:"n,omitempty"`
 	Attempts   int         `json:"attempts,omitempty"`
 	Final      bool        `json:"final,omitempty"`
+	Late       bool        `json:"late,omitempty"`
 	Busy       float64     `json:"busy,omitempty"`
 	Out        int64       `json:"out,omitempty"`
 	Peak       int64       `json:"peak,omitempty"`

@@ -274,6 +274,18 @@ class Kills(Check):
                 os.remove(self.out)
 
 
+class Timeouts(Check):
+    def test_a_request_that_takes_too_long(self):
+        rows = many(40, 16)
+        rows[20]["body"].update(max_tokens=490, ignore_eos=True)
+        code, output = self.run_to_end(*self.command(self.write(rows), "-v", "--timeout", "4s", model="small"))
+        self.assertEqual(code, 1, output)
+        late, *others = sorted(self.rows(), key=lambda row: row["custom_id"] != "r20")
+        self.assertEqual(late["error"]["code"], "timeout")
+        self.assertEqual({row["response"]["status_code"] for row in others}, {200})
+        self.assertEqual(output.count("task process ready"), 1, "starts of the engine")
+
+
 class Starts(Check):
     def fails(self, code, words, *more, **options):
         began = time.monotonic()

@@ -247,6 +247,21 @@ async def together(item):
     return item, type(item).__name__
 
 
+class OnUvloop:
+    def __init__(self):
+        import asyncio
+
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+    @gpumux.concurrent(max=8)
+    async def __call__(self, item):
+        import asyncio
+
+        return type(asyncio.get_running_loop()).__module__, "x" * item
+
+
 @gpumux.batch(max=8)
 def rows_of_floats(items):
     import numpy

@@ -309,6 +309,11 @@ class Map(unittest.TestCase):
 
         self.assertEqual(asyncio.run(run()), [2, 4])
 
+    def test_another_event_loop(self):
+        """uvloop makes the descriptors that it watches non-blocking, and a large value does not fit into the wire at once."""
+        sizes = [3_000_000] * 20
+        self.assertEqual(values(gpumux.map(tasks.OnUvloop, sizes, slots=1)), [["uvloop", "x" * size] for size in sizes])
+
     def test_side_by_side(self):
         """Maps of one function over other items are others; the same map takes the place of the one before."""
         pairs = zip(gpumux.map(tasks.double, [1, 2, 3], slots=1), gpumux.map(tasks.double, [4, 5, 6], slots=1))

@@ -30,18 +30,32 @@ _running: ContextVar[Optional[_Item]] = ContextVar("gpumux item", default=None)
 class _Item:
     """An item from its arrival to its answer."""
 
-    __slots__ = ("run", "n", "raw", "retry", "folder", "files", "tried", "ended", "data", "fault", "final", "began", "share", "task")
+    __slots__ = (
+        "run", "n", "raw", "retry", "timeout", "folder", "files", "tried", "ended", "data", "fault", "final", "late", "began", "alive", "share", "task", "timer",
+    )
 
-    def __init__(self, run: int, n: int, raw: memoryview | Raw, retry: Retry, folder: str) -> None:
+    def __init__(self, run: int, n: int, raw: memoryview | Raw, retry: Retry, timeout: float, folder: str) -> None:
         self.run, self.n, self.raw, self.retry = run, n, raw, retry
+        self.timeout = timeout
+        """The seconds that a try may take, from its beginning or its last progress; 0: any."""
         self.folder = folder and f"{folder}/{run}-{n}"
         self.files: Files | None = None
         self.tried = 0
-        self.ended = self.final = False
+        self.ended = self.final = self.late = False
         self.data: bytes | Raw = b""
         self.fault: dict | None = None
-        self.began = self.share = 0.0
+        self.began = self.alive = self.share = 0.0
         self.task: Any = None
+        self.timer: Any = None
+
+    def watch(self, loop: Any) -> None:
+        """End the try when it has been silent for its timeout."""
+        left = self.alive + self.timeout - perf_counter()
+        if left > 0:
+            self.timer = loop.call_later(left, self.watch, loop)
+            return
+        self.late = True
+        self.task.cancel()
 
 
 class Window:
@@ -71,17 +85,17 @@ class Window:
         try:
             self._caller.wait_for(self._serve(loop, (header.get("target"), header.get("task"))))
         finally:
-            loop.remove_reader(self._wire.fileno())
+            self._wire.unwatch(loop)
 
     async def _serve(self, loop: Any, function: tuple) -> None:
         import asyncio
 
         self._news = asyncio.Event()
-        loop.add_reader(self._wire.fileno(), self._news.set)
+        self._wire.watch(loop, self._news.set)
         while True:
             self._hear(function)
             if self._wire.over:
-                loop.remove_reader(self._wire.fileno())
+                self._wire.unwatch(loop)
             while self._waiting and len(self._open) < self.most:
                 self._begin(self._waiting.popleft(), loop)
             if not self._open:
@@ -111,9 +125,9 @@ class Window:
             self._wire.read()
 
     def _add(self, header: dict, body: memoryview) -> None:
-        run, retry, folder = header["run"], Retry.of(header), header.get("folder") or ""
+        run, retry, timeout, folder = header["run"], Retry.of(header), header.get("timeout") or 0, header.get("folder") or ""
         for n, raw in enumerate(items(header, body)):
-            self._waiting.append(_Item(run, n, raw, retry, folder))
+            self._waiting.append(_Item(run, n, raw, retry, timeout, folder))
 
     def _cancel(self, runs: frozenset[int]) -> None:
         """End the items of these runs without answers. Those that run are told so by asyncio."""
@@ -137,7 +151,7 @@ class Window:
     def _begin(self, item: _Item, loop: Any) -> None:
         item.began, item.share = self._pass()
         self._open[item] = None
-        item.task = loop.create_task(self._call(item))
+        item.task = loop.create_task(self._call(item, loop))
         # A task that is cancelled before its first step runs nothing of _call.
         item.task.add_done_callback(lambda task: self._end(item, task))
 
@@ -164,11 +178,14 @@ class Window:
         self._when = now
         return now, self._shared
 
-    async def _call(self, item: _Item) -> None:
+    async def _call(self, item: _Item, loop: Any) -> None:
         _running.set(item)
         while True:
             item.tried += 1
-            fault, full = None, False
+            fault, full, item.late = None, False, False
+            if item.timeout:
+                item.alive = perf_counter()
+                item.watch(loop)
             try:
                 item.data = pack(await self._function(read(item.raw)))
             except BaseException as error:
@@ -177,8 +194,14 @@ class Window:
                 self._caller.survive(error)
                 if self._is_canceled(item):
                     return
+                if item.late:
+                    getattr(item.task, "uncancel", int)()
+                    error = TimeoutError(f"no result after {item.timeout:g} s, the task's timeout").with_traceback(error.__traceback__)
                 full, item.final = is_memory(error), item.retry.final(error)
                 fault = describe(error, full)
+            finally:
+                if item.timer is not None:
+                    item.timer.cancel()
             if fault is None:
                 break
             if item.files is not None:
@@ -187,6 +210,8 @@ class Window:
                 memory.trim()
             if item.final or item.tried >= item.retry.attempts:
                 break
+            if item.timeout:
+                self._wire.progress(item.run, item.n, b"null")  # restarts the worker's clock
         if self._caller.forked():
             self._caller.leave(None)
         item.fault = fault
@@ -206,7 +231,7 @@ class Window:
                 files = item.files.take() if item.files is not None else ()
                 self._wire.result(item.run, item.n, item.data, item.share, now, item.tried, peak, files)
             else:
-                self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak, item.final)
+                self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak, item.final, item.late)
                 self._caller.answered()
                 self._wire.await_next()
                 self._wire.sending = True
@@ -220,6 +245,7 @@ class Window:
         if item is None and self._open:
             self._wire.progress(0, 0, value)
         elif item is not None and not item.ended:
+            item.alive = perf_counter()
             self._wire.progress(item.run, item.n, value)
 
     def save(self, name: str, data: Any) -> None:

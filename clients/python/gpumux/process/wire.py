@@ -14,7 +14,7 @@ import struct
 import threading
 from functools import partial
 from time import perf_counter
-from typing import Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 from . import board as boards
 from .allocators import Usage
@@ -183,9 +183,14 @@ class Wire:
             self._ahead.append(message)
         return self._ahead[0] if self._ahead else None
 
-    def fileno(self) -> int:
-        """The descriptor that is readable when peek may find more."""
-        return self._sock.fileno()
+    def watch(self, loop: Any, call: Callable[[], Any]) -> None:
+        """Have the event loop call when peek may find more."""
+        loop.add_reader(self._sock.fileno(), call)
+        # uvloop makes what it watches non-blocking.
+        self._sock.setblocking(True)
+
+    def unwatch(self, loop: Any) -> None:
+        loop.remove_reader(self._sock.fileno())
 
     def await_next(self) -> None:
         """Wait until the worker allows another item: after a fault it may end this process instead."""
@@ -380,9 +385,10 @@ class Wire:
         return f',"board":{board.published}' if board is not None and board.published else ""
 
     def fault(
-        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0, final: bool = False
+        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0, final: bool = False,
+        late: bool = False,
     ) -> None:
-        """The exception of an item or, without a run, of the import."""
+        """The exception of an item or, without a run, of the import. A late one is that of its timeout."""
         header: dict = {"type": "fault"}
         if run:
             header["run"] = run
@@ -392,6 +398,8 @@ class Wire:
             header["attempts"] = attempts
         if final:
             header["final"] = True
+        if late:
+            header["late"] = True
         if busy:
             header["busy"] = round(busy, 6)
         if run and self._new_output():
