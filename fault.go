@@ -38,7 +38,8 @@ func Kinds() []FaultKind {
 // Memory reports whether the fault is about memory, so that a larger budget can help.
 func (k FaultKind) Memory() bool { return k == FaultDeviceOOM || k == FaultBudget || k == FaultHostOOM }
 
-// Deadly reports whether the task process did not outlive the fault.
+// Deadly reports whether the task process did not outlive the fault, but for a timeout of
+// one of many items at the same time.
 func (k FaultKind) Deadly() bool {
 	return k.Memory() || k == FaultCrash || k == FaultTimeout || k == FaultDeviceLost
 }

@@ -108,7 +108,7 @@ func (a *answers) progressed(m wire.ProgressReport) {
 		return
 	}
 	a.flight.items[at].began = time.Now()
-	if at == 0 {
+	if at == 0 && string(m.Value) != "null" {
 		a.publish()
 		a.slot.progressed(m.Value, true)
 	}

@@ -195,7 +195,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 				death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: ps.Out.Tail()}
 			}
 		case <-late:
-			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", one.call.Timeout)}
+			death = overTime(one.call.Timeout)
 		case <-j.slot.doom:
 			if why := j.slot.doomedNow(); why != "" {
 				death = &diagnosis.Evidence{Recycled: why}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -219,16 +218,17 @@ func (c *conversation) late() error {
 	if err := c.answers.look(); err != nil {
 		return err
 	}
-	late := c.flight.overdue()
-	if len(late) == 0 {
+	suspects := c.flight.suspects()
+	if len(suspects) == 0 {
 		return nil
 	}
 	process := c.p.session.Process
-	limit := late[slices.IndexFunc(late, item.overdue)].call.Timeout
-	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", limit), Tail: process.Out.Tail()}, c.p.session.Stacks()
+	e := overTime(suspects[slices.IndexFunc(suspects, item.overdue)].call.Timeout)
+	stacks := c.p.session.Stacks()
+	e.Tail = process.Out.Tail()
 	fault := c.job.judge.fault(c.p, *e)
 	fault.Traceback = stacks
-	c.charge(fault, late) // for the callers, should the process not end
+	c.charge(fault, suspects) // for the callers, should the process not end
 	process.Destroy()
 	for _, each := range c.job.calls.list {
 		each.err = nil
@@ -239,9 +239,9 @@ func (c *conversation) late() error {
 	if err := c.answers.look(); err != nil {
 		return err
 	}
-	late = slices.DeleteFunc(late, func(one item) bool { return c.flight.find(one.run, one.n) < 0 })
-	if slices.ContainsFunc(late, item.overdue) {
-		c.suspects = late
+	suspects = slices.DeleteFunc(suspects, func(one item) bool { return c.flight.find(one.run, one.n) < 0 })
+	if slices.ContainsFunc(suspects, item.overdue) {
+		c.suspects = suspects
 		return &deathError{e, stacks}
 	}
 	// The item ended between the two looks, so the kill hit others, which are not late.

@@ -73,15 +73,19 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.
 	if d.Poisoned || d.Fault.Kind.Deadly() {
 		return nil, output, &deathError{e, m.Raised.Traceback}
 	}
+	if m.Late && d.Fault.Kind == gpumux.FaultTaskError {
+		d = diagnosis.Diagnose(*overTime(running.call.Timeout))
+	}
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
 	fault.Final = m.Final
-	if m.Late {
-		fault.Kind = gpumux.FaultTimeout
-	}
 	fault.Item = text.Excerpt(e.Item)
 	return fault, output, nil
+}
+
+func overTime(limit time.Duration) *diagnosis.Evidence {
+	return &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", limit)}
 }
 
 // spread notes in a fault whether something other than the item may be to blame.

@@ -132,9 +132,9 @@ func (f *flight) deadline() (first time.Time) {
 	return first
 }
 
-// overdue are the items that run and have a time limit, if that of one is over. One that
-// blocks the others makes all of them late.
-func (f *flight) overdue() (late []item) {
+// suspects are the items that run and have a time limit, if that of one is over: it may
+// wait for another, which blocks it.
+func (f *flight) suspects() []item {
 	running := f.items[:f.together()]
 	if !slices.ContainsFunc(running, item.overdue) {
 		return nil

@@ -24,6 +24,7 @@ type item struct {
 	sent  time.Time
 	// began is when its time limit began to count; zero: it waits for others to end.
 	began time.Time
+	// limit is when its process is ended, which may have to end the item itself before.
 	limit time.Duration
 }
 

@@ -41,6 +41,7 @@ async def wait(x):
     if x == "tells": threading.Thread(target=tell, daemon=True).start()
     note(f"began {x}")
     if x == "blocks": signal.pause()
+    while x == "holds" and not os.path.exists("open holds"): time.sleep(0.005)
     try:
         while not os.path.exists(f"open {x}"):
             await asyncio.sleep(0.005)
@@ -63,11 +64,13 @@ type shared struct {
 	dir string
 }
 
-func newShared(t *testing.T) *shared {
+func newShared(t *testing.T) *shared { return newSharedWith(t, 300*time.Millisecond) }
+
+func newSharedWith(t *testing.T, grace time.Duration) *shared {
 	t.Helper()
 	t.Parallel()
 	s := &shared{T: t, dir: t.TempDir()}
-	s.Slot = slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 300 * time.Millisecond})
+	s.Slot = slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: grace})
 	t.Cleanup(func() {
 		require.NoError(t, s.Stop(context.Background()))
 		require.Zero(t, s.PID())
@@ -387,7 +390,8 @@ func TestSlot_AStubbornItemIsLate(t *testing.T) {
 	s := newShared(t)
 	b := s.call(s.task(), slot.Call{}, "b0")
 	s.roomy(1)
-	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "stubborn", "reports")
+	s.open("quick")
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "stubborn", "reports", "quick")
 	s.noted("cancelled stubborn")
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
@@ -396,6 +400,29 @@ func TestSlot_AStubbornItemIsLate(t *testing.T) {
 	s.open("b0")
 	require.NoError(t, <-b.ended, "it has no limit, and is not to blame")
 	require.Equal(t, 2, strings.Count(s.noted(), "began b0\n"))
+}
+
+// The time for which an item holds up the others is none of theirs.
+func TestSlot_AHeldItemIsNotLate(t *testing.T) {
+	s := newSharedWith(t, time.Minute)
+	s.open("quick")
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "quick", "waits", "holds")
+	s.noted("began holds")
+	<-time.After(2 * patience)
+	s.open("waits", "holds")
+	require.ElementsMatch(t, []string{"quick", "waits", "holds"}, a.got(3))
+	require.NoError(t, <-a.ended)
+}
+
+// Where no item succeeds the process may be what hangs, and it is ended.
+func TestSlot_AProcessInWhichAllAreLate(t *testing.T) {
+	s := newShared(t)
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "a0", "a1")
+	var fault *gpumux.Fault
+	require.ErrorAs(t, <-a.ended, &fault)
+	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
+	require.Equal(t, 2, fault.Batch)
+	require.NotContains(t, s.noted(), "cancelled a0\n")
 }
 
 // What a process says of itself is shown beside its oldest item, and restarts no clock.
@@ -407,8 +434,9 @@ func TestSlot_AProcessThatReports(t *testing.T) {
 		r := s.Stats().Running
 		return r != nil && r.Index == 0 && r.Progress == want
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, []string{"timeout", "timeout"}, a.got(2))
-	require.NoError(t, <-a.ended)
+	var fault *gpumux.Fault
+	require.ErrorAs(t, <-a.ended, &fault)
+	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
 	require.Nil(t, s.Stats().Running)
 }
 

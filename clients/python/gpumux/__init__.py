@@ -187,8 +187,8 @@ def batch(
 def concurrent(function: Optional[_F] = None, *, max: int = 64) -> Any:
     """Mark an async task of which up to max items run at the same time, on the event loop of one process.
 
-    A new item starts whenever one ends. Each has its own attempts, exception, progress and files; results keep the order of the
-    items. It is for engines that batch by themselves, and for calls of services.
+    A new item starts whenever one ends. Each has its own attempts, exception, timeout, progress and files; results keep the order
+    of the items. It is for engines that batch by themselves, and for calls of services.
 
         @gpumux.concurrent(max=64)
         async def complete(prompt: str) -> str: ...

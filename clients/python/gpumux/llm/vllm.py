@@ -5,15 +5,18 @@ Owns what vLLM is told of the slot. Settings are the flags of `vllm serve` by th
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import Any
 
+import uvloop
 from pydantic import ValidationError
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.api_server.entry import build_async_engine_client
 from vllm.entrypoints.launchers.app import build_app
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.envs import enable_envs_cache
 from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -24,6 +27,10 @@ from .stats import Stats
 
 MARGIN = 1 << 30
 """vLLM counts neither its CUDA context nor what NCCL holds: room for those, on each GPU, in bytes."""
+
+
+# The loop of vLLM's own server.
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 class Engine:
@@ -51,6 +58,7 @@ class Engine:
         app = build_app(self._args, tasks, self._client.model_config)
         await init_app_state(self._client, app.state, self._args, tasks)
         self.answer = Served(app).answer
+        enable_envs_cache()
         # So many run at a time; the next ones wait inside, so that none of its steps lacks one.
         self.most = self._client.vllm_config.scheduler_config.max_num_seqs * 5 // 4
 

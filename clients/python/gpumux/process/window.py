@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from .call import Caller
 
 _running: ContextVar[Optional[_Item]] = ContextVar("gpumux item", default=None)
+# How often the window looks for items that are late, in seconds.
+_TICK = 0.1
 
 
 class _Item:
     """An item from its arrival to its answer."""
 
     __slots__ = (
-        "run", "n", "raw", "retry", "timeout", "folder", "files", "tried", "ended", "data", "fault", "final", "late", "began", "alive", "share", "task", "timer",
+        "run", "n", "raw", "retry", "timeout", "folder", "files", "tried", "ended", "data", "fault", "final", "late", "began", "alive", "share", "task",
     )
 
     def __init__(self, run: int, n: int, raw: memoryview | Raw, retry: Retry, timeout: float, folder: str) -> None:
         self.run, self.n, self.raw, self.retry = run, n, raw, retry
         self.timeout = timeout
-        """The seconds that a try may take, from its beginning or its last progress; 0: any."""
+        """The seconds that a try may take, from its beginning or its last progress, which was at alive; 0: any."""
         self.folder = folder and f"{folder}/{run}-{n}"
         self.files: Files | None = None
         self.tried = 0
@@ -46,16 +48,6 @@ class _Item:
         self.fault: dict | None = None
         self.began = self.alive = self.share = 0.0
         self.task: Any = None
-        self.timer: Any = None
-
-    def watch(self, loop: Any) -> None:
-        """End the try when it has been silent for its timeout."""
-        left = self.alive + self.timeout - perf_counter()
-        if left > 0:
-            self.timer = loop.call_later(left, self.watch, loop)
-            return
-        self.late = True
-        self.task.cancel()
 
 
 class Window:
@@ -76,6 +68,11 @@ class Window:
         """The runs of each message that cancels some, while items of theirs run."""
         # The time of the process, shared among the items that run: what one of them gets is its part of busy.
         self._shared, self._when = 0.0, 0.0
+        # The seconds that the loop has run, less those in which an item blocked the others, and the time when it was counted.
+        self._clock, self._counted = 0.0, 0.0
+        self._ticking = False
+        # How many late items may be ended here before one succeeds. More at once look like a process that hangs, which the worker ends.
+        self._trust = 0
         self._news: Any = None
 
     def run(self, header: dict, body: memoryview, loop: Any) -> None:
@@ -134,7 +131,7 @@ class Window:
         self._waiting = deque(item for item in self._waiting if item.run not in runs)
         self._canceled.append(runs)
         for item in self._open:
-            if item.run in runs:
+            if item.run in runs and not item.late:
                 item.task.cancel()
         self._confirm()
 
@@ -164,6 +161,8 @@ class Window:
             from asyncio import CancelledError
 
             item.fault = describe(CancelledError() if task.cancelled() else task.exception())
+        if item.fault is None:
+            self._trust = max(2, self.most // 4)
         item.share = self._pass()[1] - item.share
         item.ended, item.raw = True, memoryview(b"")
         del self._open[item]
@@ -178,14 +177,29 @@ class Window:
         self._when = now
         return now, self._shared
 
+    def _tick(self, loop: Any) -> None:
+        """Cancel the items that are late, and come again while one may be."""
+        now = perf_counter()
+        self._clock += min(now - self._counted, 2 * _TICK)
+        self._counted = now
+        timed = [item for item in self._open if item.timeout]
+        for item in timed:
+            if self._trust and not item.late and self._clock - item.alive > item.timeout and not self._is_canceled(item):
+                self._trust -= 1
+                item.late = True
+                item.task.cancel()
+        self._ticking = bool(timed) and not self.closing
+        if self._ticking:
+            loop.call_later(_TICK, self._tick, loop)
+
     async def _call(self, item: _Item, loop: Any) -> None:
         _running.set(item)
         while True:
             item.tried += 1
-            fault, full, item.late = None, False, False
-            if item.timeout:
-                item.alive = perf_counter()
-                item.watch(loop)
+            fault, full, item.late, item.alive = None, False, False, self._clock
+            if item.timeout and not self._ticking:
+                self._counted = perf_counter()
+                self._tick(loop)
             try:
                 item.data = pack(await self._function(read(item.raw)))
             except BaseException as error:
@@ -195,13 +209,9 @@ class Window:
                 if self._is_canceled(item):
                     return
                 if item.late:
-                    getattr(item.task, "uncancel", int)()
-                    error = TimeoutError(f"no result after {item.timeout:g} s, the task's timeout").with_traceback(error.__traceback__)
+                    error = _late(item, error)
                 full, item.final = is_memory(error), item.retry.final(error)
                 fault = describe(error, full)
-            finally:
-                if item.timer is not None:
-                    item.timer.cancel()
             if fault is None:
                 break
             if item.files is not None:
@@ -245,7 +255,7 @@ class Window:
         if item is None and self._open:
             self._wire.progress(0, 0, value)
         elif item is not None and not item.ended:
-            item.alive = perf_counter()
+            item.alive = self._clock
             self._wire.progress(item.run, item.n, value)
 
     def save(self, name: str, data: Any) -> None:
@@ -256,3 +266,13 @@ class Window:
         if item.files is None:
             item.files = Files()
         item.files.save(item.folder, name, data)
+
+
+def _late(item: _Item, error: BaseException) -> TimeoutError:
+    """What a late item raises in place of the error in which its cancellation has ended."""
+    from asyncio import CancelledError
+
+    getattr(item.task, "uncancel", int)()
+    late = TimeoutError(f"no result after {item.timeout:g} s").with_traceback(error.__traceback__)
+    late.__cause__ = None if isinstance(error, CancelledError) else error
+    return late
