@@ -252,11 +252,6 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	require.False(t, call.Apart)
 	died()
 	require.False(t, l.memo.Search > 0, "these have seen one death")
-
-	// Late items are searched for at once.
-	_, end := blame(l, all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true})
-	require.Empty(t, end)
-	require.True(t, l.memo.Search > 0)
 }
 
 // A chunk that was cut before anybody knew what a slot takes at a time goes back, unless

@@ -34,11 +34,10 @@ func detached(a *app, h *starter.Handle, openAI bool) error {
 
 // follow watches a map to its end, and meanwhile says what holds it up. Without its steps
 // it does not ask for workers. Of a model it shows what its engines do.
-func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, steps []gpumux.MapInput, model bool) (*ending, error) {
+func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, steps []gpumux.MapInput, model bool, bar *report.Bar) (*ending, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
-	bar := report.NewBar(a.console)
 	go func() {
 		defer close(over)
 		if h.Running() {
@@ -180,7 +179,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			steps = in.Steps()
 		}
 		openAI := in.Key == requestKey
-		end, err := follow(ctx, a, conn, h, steps, openAI || in.Task == modelTask)
+		end, err := follow(ctx, a, conn, h, steps, openAI || in.Task == modelTask, report.NewBar(a.console))
 		if errors.Is(err, errInterrupted) {
 			return detached(a, h, openAI)
 		}

@@ -135,7 +135,7 @@ func (h *History) Next(fault *gpumux.Fault, c Chunk) Decision {
 // blame, and index then the first of them.
 func (h *History) died(fault *gpumux.Fault, c Chunk) (index int64, item *Suspect) {
 	switch {
-	case h.Search == 0 && fault.Concurrent && !fault.Alone && fault.Kind != gpumux.FaultTimeout:
+	case h.Search == 0 && fault.Concurrent && !fault.Alone:
 		// One may have caused it only if it was there when the first one ended, too.
 		both := min(c.Under, h.Under)
 		if h.Under = c.Under; both > c.Position {

@@ -47,7 +47,6 @@ func TestRules(t *testing.T) {
 		"beside others, once":            {fault: together, chunk: several, rule: 7, index: 7},
 		"beside others, twice":           {before: History{Under: 9}, fault: together, chunk: several, rule: 8, index: 7},
 		"beside others, other ones":      {before: History{Under: 3}, fault: together, chunk: several, rule: 7, index: 7},
-		"a late one beside others":       {fault: gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "run", Batch: 2, Concurrent: true}, chunk: several, rule: 8, index: 7},
 		"micro-batch":                    {fault: gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Op: "run", Batch: 8, Alone: true}, chunk: several, rule: 9, index: 7},
 		"reaches all":                    {fault: gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Wide: true}, chunk: one, rule: 10, index: 7},
 		"reaches all, once alone":        {fault: gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Wide: true, Alone: true}, chunk: one, rule: 10, index: 7},

@@ -27,6 +27,8 @@ type Bar struct {
 	failed bool
 	// says is what the map waits for, or what engines do; any goroutine may use it.
 	says atomic.Value
+	// Written counts results that are there: of the chunks that run, the map counts none.
+	Written atomic.Int64
 }
 
 type sample struct {
@@ -50,6 +52,7 @@ const (
 
 func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
+	p.Succeeded = max(p.Succeeded, b.Written.Load()-p.Failed)
 	b.count(now, p)
 	before := b.last
 	b.last = p

@@ -277,8 +277,8 @@ class Kills(Check):
 class Timeouts(Check):
     def test_a_request_that_takes_too_long(self):
         rows = many(40, 16)
-        rows[20]["body"].update(max_tokens=490, ignore_eos=True)
-        code, output = self.run_to_end(*self.command(self.write(rows), "-v", "--timeout", "4s", model="small"))
+        rows[20]["body"].update(max_tokens=1900, ignore_eos=True)
+        code, output = self.run_to_end(*self.command(self.write(rows), "-v", "--timeout", "8s", model="small", settings={**SETTINGS, "max_model_len": 2048}))
         self.assertEqual(code, 1, output)
         late, *others = sorted(self.rows(), key=lambda row: row["custom_id"] != "r20")
         self.assertEqual(late["error"]["code"], "timeout")
