@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -119,6 +122,19 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 		for _, p := range retries.Stuck {
 			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), report.OneLine(p.Fault.Error(), 300)))
 		}
+	}
+}
+
+// watchReader ends a context when the reader of a stream has gone. Without the handler of
+// SIGPIPE the next write would end this program in the middle of its items.
+func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if pipe, ok := stream.(*os.File); ok {
+		go func() {
+			if abandoned(ctx, pipe) {
+				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
+			}
+		}()
 	}
 }
 

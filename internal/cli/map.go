@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 
@@ -296,19 +293,6 @@ func (r *mapRun) stream(ctx context.Context, out output, bar *report.Bar) (withi
 		}
 	}()
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
-}
-
-// watchReader ends a context when the reader of a stream has gone. Without the handler of
-// SIGPIPE the next write would end this program in the middle of its items.
-func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if pipe, ok := stream.(*os.File); ok {
-		go func() {
-			if abandoned(ctx, pipe) {
-				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
-			}
-		}()
-	}
 }
 
 // deliver writes the results and tells what the map came to. Streamed are the causes in
