@@ -224,8 +224,8 @@ func (c *conversation) late() error {
 	}
 	process := c.p.session.Process
 	e := overTime(suspects[slices.IndexFunc(suspects, item.overdue)].call.Timeout)
+	e.Tail = process.Out.Tail() // before the stacks are printed
 	stacks := c.p.session.Stacks()
-	e.Tail = process.Out.Tail()
 	fault := c.job.judge.fault(c.p, *e)
 	fault.Traceback = stacks
 	c.charge(fault, suspects) // for the callers, should the process not end

@@ -54,6 +54,12 @@ async def culprit(x):
         with open(os.path.join(os.environ["MARKERS"], "deaths"), "a") as f: f.write("x")
         os.kill(os.getpid(), signal.SIGKILL)
     return x
+
+@gpumux.concurrent(max=16)
+async def silent(x):
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    await asyncio.sleep(1000 if x % 50 == 30 else 0.01)
+    return x
 `
 
 // TestConcurrent_ItemsOfASlot has maps whose items run at the same time in one slot, one
@@ -63,15 +69,18 @@ func TestConcurrent_ItemsOfASlot(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "concurrent_.py"), []byte(concurrentPy), 0o644))
 	c := s.config("cpu", 1)
-	for _, function := range []string{"all_60", "batch", "gate", "culprit"} {
+	for _, function := range []string{"all_60", "batch", "gate", "culprit", "silent"} {
 		c.Tasks[function] = config.Task{Python: "concurrent_.py:" + function, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
 		}}
 	}
+	silent := c.Tasks["silent"]
+	silent.Timeout = gpumux.Duration(2 * time.Second)
+	c.Tasks["silent"] = silent
 	s.serve(c)
 	s.each(map[string]func(*site){
 		"TheWindowIsFullOverChunks": fullWindow, "MicroBatchesAreFullFromTheFirst": fullBatches, "MapsShareASlot": sharedSlot,
-		"TheCulpritIsFound": culprit,
+		"TheCulpritIsFound": culprit, "LateItemsEndAlone": lateItems,
 	})
 }
 
@@ -161,4 +170,17 @@ func culprit(s *site) {
 	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
 	require.NoError(s.t, err)
 	require.LessOrEqual(s.t, len(deaths), 2+4+3, "twice among 16, by halves, after others, and alone twice")
+}
+
+// Items that hang cost no other item a second call, and no process.
+func lateItems(s *site) {
+	s.forget()
+	sum := s.over("silent", 200, 0)
+	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 4}, sum.Faults)
+	require.Equal(s.t, 196, s.succeeded(sum))
+	s.calledOnce(200)
+	f := s.results(sum)[80].Fault
+	require.Equal(s.t, "no result after 2s", f.Message)
+	require.Contains(s.t, f.Traceback, "in silent")
+	require.NotEmpty(s.t, f.Hint)
 }
