@@ -24,7 +24,7 @@ func hint(e Evidence, d Diagnosis) string {
 			return "see in the tail and the traceback what the start waits for, such as a download; where it needs longer, raise start: of the" +
 				" task in the worker's file, or --start-timeout with --local (a task's timeout is for items)"
 		}
-		return "raise the task's timeout, or find out from the tail what the item waits for"
+		return "raise the task's timeout, or find out from the traceback or the tail what the item waits for"
 	case gpumux.FaultDeviceLost:
 		return hintDevice
 	case gpumux.FaultBadInput:

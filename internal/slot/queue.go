@@ -24,7 +24,7 @@ type item struct {
 	sent  time.Time
 	// began is when its time limit began to count; zero: it waits for others to end.
 	began time.Time
-	// limit is when its process is ended, which may have to end the item itself before.
+	// limit is how long after that its process is ended. One that runs many ends it before.
 	limit time.Duration
 }
 
