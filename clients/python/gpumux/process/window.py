@@ -148,9 +148,13 @@ class Window:
     def _begin(self, item: _Item, loop: Any) -> None:
         item.began, item.share = self._pass()
         self._open[item] = None
-        item.task = loop.create_task(self._call(item, loop))
+        item.task = loop.create_task(self._call(item))
         # A task that is cancelled before its first step runs nothing of _call.
         item.task.add_done_callback(lambda task: self._end(item, task))
+        item.alive = self._clock
+        if item.timeout and not self._ticking:
+            self._counted = item.began
+            self._tick(loop)
 
     def _end(self, item: _Item, task: Any) -> None:
         if self.closing:
@@ -192,14 +196,11 @@ class Window:
         if self._ticking:
             loop.call_later(_TICK, self._tick, loop)
 
-    async def _call(self, item: _Item, loop: Any) -> None:
+    async def _call(self, item: _Item) -> None:
         _running.set(item)
         while True:
             item.tried += 1
-            fault, full, item.late, item.alive = None, False, False, self._clock
-            if item.timeout and not self._ticking:
-                self._counted = perf_counter()
-                self._tick(loop)
+            fault, full = None, False
             try:
                 item.data = pack(await self._function(read(item.raw)))
             except BaseException as error:
@@ -221,6 +222,7 @@ class Window:
             if item.final or item.tried >= item.retry.attempts:
                 break
             if item.timeout:
+                item.late, item.alive = False, self._clock
                 self._wire.progress(item.run, item.n, b"null")  # restarts the worker's clock
         if self._caller.forked():
             self._caller.leave(None)

@@ -389,26 +389,11 @@ class Wire:
         late: bool = False,
     ) -> None:
         """The exception of an item or, without a run, of the import. A late one is that of its timeout."""
-        header: dict = {"type": "fault"}
-        if run:
-            header["run"] = run
-        if n:
-            header["n"] = n
-        if attempts > 1:
-            header["attempts"] = attempts
-        if final:
-            header["final"] = True
-        if late:
-            header["late"] = True
-        if busy:
-            header["busy"] = round(busy, 6)
-        if run and self._new_output():
-            header["out"] = self._printed
-        if peak:
-            header["peak"] = peak
-        if end := self._tell_board():
-            header["board"] = end
-        header["fault"] = fault
+        fields = {
+            "run": run, "n": n, "attempts": attempts if attempts > 1 else 0, "final": final, "late": late, "busy": round(busy, 6),
+            "out": run and self._new_output(), "peak": peak, "board": self._tell_board(),
+        }
+        header = {"type": "fault", **{name: value for name, value in fields.items() if value}, "fault": fault}
         self._send(f"{_dumps(header)[:-1]}{self._take_allocators()}}}\n".encode(), b"")
 
     def progress(self, run: int, n: int, value: bytes) -> None:
