@@ -1,9 +1,6 @@
 package gpumux
 
-import (
-	"encoding/base64"
-	"encoding/json"
-)
+import "encoding/json"
 
 // Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
 type Result struct {
@@ -22,9 +19,9 @@ type Result struct {
 	Item json.RawMessage `json:"item,omitempty"`
 }
 
-// Weight is about how many bytes the result takes in JSON.
+// Weight is about how many bytes the result takes where it is stored.
 func (r Result) Weight() int {
-	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Printed) + len(r.Key) + len(r.Item)
+	n := 40 + len(r.Value) + len(r.Arrays) + len(r.Arrays)/128 + len(r.Printed) + len(r.Key) + len(r.Item)
 	for _, name := range r.Files {
 		n += 3 + len(name)
 	}

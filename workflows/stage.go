@@ -19,9 +19,10 @@ const (
 	firstAhead = 1024
 	// muchFaster is a next stage that waits for items however soon they come.
 	muchFaster = 1.25
-	// chunkBytes bounds the values of the stage before that one chunk reads, beyond a
-	// micro-batch.
-	chunkBytes = 16 << 20
+	// chunkBytes bounds the memory of the values of the stage before that one chunk reads,
+	// beyond a micro-batch. Each takes valueBytes besides its own.
+	chunkBytes = 24 << 20
+	valueBytes = 1 << 10
 )
 
 // stage is one task of a map, with the items that wait for it.
@@ -167,7 +168,7 @@ func (s *stage) readable() int64 {
 	if before == nil || before.itemWeight() == 0 {
 		return gpumux.MaxChunk
 	}
-	return max(1, s.sizer.batch, chunkBytes/before.itemWeight())
+	return max(1, s.sizer.batch, chunkBytes/(before.itemWeight()+valueBytes))
 }
 
 // itemWeight is the mean weight of a value in the store, 0 while none is known.

@@ -43,8 +43,8 @@ func prepareDisk(dir string) error {
 
 type diskSink struct {
 	*os.File
-	path      string
-	exclusive bool
+	path string
+	Creation
 }
 
 // newTemporary is os.CreateTemp with the umask's permissions: others may have to read it.
@@ -58,14 +58,18 @@ func newTemporary(dir string) (*os.File, error) {
 
 func (d *diskSink) commit() error {
 	defer os.Remove(d.Name())
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	var err error
+	if !d.Volatile {
+		err = d.Sync()
+	}
+	if err := errors.Join(err, d.Close()); err != nil {
 		return err
 	}
 	folder := filepath.Dir(d.path)
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
-	if err := d.publish(); err != nil {
+	if err := d.publish(); err != nil || d.Volatile {
 		return err
 	}
 	return syncFolder(folder)

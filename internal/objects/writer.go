@@ -38,6 +38,9 @@ type Creation struct {
 	Reserved bool
 	// Bytes is how large the object may become, as far as known.
 	Bytes int64
+	// Volatile is for what can be made again: a crash of the machine may leave a part of it,
+	// or nothing.
+	Volatile bool
 	// exclusive makes Close fail with fs.ErrExist when the object is there already.
 	exclusive bool
 }
@@ -48,7 +51,7 @@ func (b *Bucket) newSink(ctx context.Context, key string, c Creation) (sink, err
 		if err != nil {
 			return nil, err
 		}
-		return &diskSink{f, b.onDisk(key), c.exclusive}, nil
+		return &diskSink{f, b.onDisk(key), c}, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w, err := b.blobs.NewWriter(ctx, key, &blob.WriterOptions{

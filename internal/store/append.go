@@ -84,7 +84,7 @@ func (a *Appender) Add(r gpumux.Result) error {
 }
 
 // Flush writes what was added. When it returns nil, all of that survives a crash of the
-// machine. After an error all of it waits for the next Flush.
+// machine, unless it feeds a stage. After an error all of it waits for the next Flush.
 func (a *Appender) Flush(ctx context.Context) error {
 	for len(a.pending) > 0 {
 		n, size := 0, a.growingSize
@@ -114,10 +114,7 @@ func (a *Appender) Flush(ctx context.Context) error {
 
 func (a *Appender) extend(ctx context.Context, more []line, size int) error {
 	all := append(slices.Clip(a.growing), more...)
-	byIndex := func(x, y line) int { return cmp.Compare(x.Index, y.Index) }
-	if !slices.IsSortedFunc(all, byIndex) {
-		slices.SortStableFunc(all, byIndex)
-	}
+	slices.SortStableFunc(all, func(x, y line) int { return cmp.Compare(x.Index, y.Index) })
 	// The first result of an item counts.
 	all = slices.CompactFunc(all, func(x, y line) bool { return x.Index == y.Index })
 	full := len(all) >= fullItems || size >= fullBytes
@@ -142,12 +139,12 @@ func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
 		sum = crc32.Update(sum, objects.Castagnoli, l.text)
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
-	w, err := a.f.in.Create(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes})
+	w, err := a.f.in.Create(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes, Volatile: a.Feeds})
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	to := bufio.NewWriterSize(w, int(min(h.Bytes+headBytes, 256<<10)))
+	to := bufio.NewWriterSize(w, int(min(h.Bytes+headBytes, 32<<10)))
 	to.Write(h.firstLine()) // Flush returns the first error
 	for _, l := range lines {
 		to.Write(l.text)

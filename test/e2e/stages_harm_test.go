@@ -335,12 +335,15 @@ func damagedStages(s *stage) {
 	require.NoError(s.t, err)
 	require.NotEmpty(s.t, found)
 	for i, file := range found {
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
 			text, err := os.ReadFile(file)
 			require.NoError(s.t, err)
 			text[len(text)-5] ^= 1
 			require.NoError(s.t, os.WriteFile(file, text, 0o600))
-		} else {
+		case 1:
+			require.NoError(s.t, os.Truncate(file, 0)) // as a power cut leaves one
+		default:
 			require.NoError(s.t, os.Remove(file))
 		}
 	}
