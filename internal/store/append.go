@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -30,7 +31,8 @@ const (
 // Appender adds results to the folder of a map. A part that is not full yet is replaced
 // by a longer one. It belongs to one goroutine, but for At.
 type Appender struct {
-	// Feeds says that chunks of this process are likely to read the values soon.
+	// Feeds says that chunks of this process are likely to read the values soon, and that a
+	// crash of the machine may take them. It takes no faults, which have been counted.
 	Feeds bool
 
 	f *Folder
@@ -67,8 +69,8 @@ func (a *Appender) Add(r gpumux.Result) error {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
 	// Older lines stay where they are: to copy them would hold all of it twice.
-	if cap(a.text)-len(a.text) < r.Weight() {
-		a.text = make([]byte, 0, max(r.Weight(), min(2*cap(a.text), 2*maxPart)))
+	if size := r.Weight() + 64; cap(a.text)-len(a.text) < size {
+		a.text = make([]byte, 0, max(size, min(2*cap(a.text), 2*maxPart)))
 	}
 	at := len(a.text)
 	text, err := results.Append(a.text, r)
@@ -76,10 +78,13 @@ func (a *Appender) Add(r gpumux.Result) error {
 		return err
 	}
 	a.text = text
-	a.pending = append(a.pending, line{results.Outcome{Index: r.Index}, text[at:]})
-	if a.Feeds && r.Fault == nil {
+	added := line{results.Outcome{Index: r.Index}, text[at:]}
+	if r.Fault != nil {
+		added.Kind = r.Fault.Kind
+	} else if a.Feeds {
 		a.feed = append(a.feed, r)
 	}
+	a.pending = append(a.pending, added)
 	return nil
 }
 
@@ -99,10 +104,8 @@ func (a *Appender) Flush(ctx context.Context) error {
 	}
 	a.pending = nil
 	// What goes on growing moves out of text, which is used again.
-	kept := make([]byte, 0, a.growingSize)
 	for i, l := range a.growing {
-		kept = append(kept, l.text...)
-		a.growing[i].text = kept[len(kept)-len(l.text):]
+		a.growing[i].text = bytes.Clone(l.text)
 	}
 	if a.text = a.text[:0]; cap(a.text) > 2*maxPart {
 		a.text = nil
@@ -133,13 +136,13 @@ func (a *Appender) extend(ctx context.Context, more []line, size int) error {
 
 func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
 	h := partHead{Version: 1, Items: int64(len(lines)), First: lines[0].Index, Last: lines[len(lines)-1].Index, Full: full}
-	sum := uint32(0)
+	sum, volatile := uint32(0), a.Feeds
 	for _, l := range lines {
 		h.Bytes += int64(len(l.text))
-		sum = crc32.Update(sum, objects.Castagnoli, l.text)
+		sum, volatile = crc32.Update(sum, objects.Castagnoli, l.text), volatile && l.Kind == ""
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
-	w, err := a.f.in.Create(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes, Volatile: a.Feeds})
+	w, err := a.f.in.Create(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes, Volatile: volatile})
 	if err != nil {
 		return err
 	}

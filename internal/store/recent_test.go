@@ -94,7 +94,7 @@ func TestRecent_IsBounded(t *testing.T) {
 
 // What another process takes stays at the front, and what is taken here behind it.
 func TestRecent_IsBoundedBehindAValueThatNobodyTakes(t *testing.T) {
-	var c recent
+	c := recent{values: map[place]gpumux.Result{}}
 	c.put("f", []gpumux.Result{value(0, "1")})
 	for i := range int64(2 * recentBytes / entryBytes) {
 		c.put("f", []gpumux.Result{value(i+1, "1")})

@@ -214,9 +214,6 @@ type entry struct {
 func (c *recent) put(folder string, values []gpumux.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.values == nil {
-		c.values = map[place]gpumux.Result{}
-	}
 	for _, r := range values {
 		e := entry{place{folder, r.Index}, r.Weight() + entryBytes}
 		c.values[e.place] = r

@@ -35,7 +35,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Objects: in, Sources: items.In(in)}, nil
+	return &Store{Objects: in, Sources: items.In(in), recent: recent{values: map[place]gpumux.Result{}}}, nil
 }
 
 // OpenSame opens the store at a URL, and makes sure that it is the one with this ID, if
