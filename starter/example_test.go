@@ -157,5 +157,5 @@ func ExampleSpool() {
 		fmt.Printf("%s:%d: %s\n", wrong.Name, wrong.Line, wrong.Hint)
 	}
 	// Output:
-	// items.jsonl:2: write one JSON value per line; text goes in double quotes, or is read line by line with --lines
+	// items.jsonl:2: write one JSON value per line, text in double quotes, or give --lines
 }

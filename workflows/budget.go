@@ -234,11 +234,13 @@ func (b *budget) admit(ctx workflow.Context, e *engine) error {
 // full returns an error where the history has no room for another chunk of so many bytes.
 func (b *budget) full(ctx workflow.Context, e *engine, bytes int) error {
 	b.note(ctx)
-	size := b.size(ctx) + bytes
-	has := "with the next chunk it has " + gpumux.Size(size).String()
-	if b.pending == 0 && b.chunks(ctx) < 1 {
+	has, size := "", b.size(ctx)+bytes
+	switch {
+	case b.pending == 0 && b.chunks(ctx) < 1:
 		has = fmt.Sprintf("it has %d events", workflow.GetInfo(ctx).GetCurrentHistoryLength())
-	} else if size <= historyBytes {
+	case size > historyBytes:
+		has = "with the next chunk it has " + gpumux.Size(size).String()
+	default:
 		return nil
 	}
 	return b.overflow(e, fmt.Sprintf("%s, and %d of %d items are done", has, e.last().tally.Succeeded+e.failed(), e.total))

@@ -230,7 +230,8 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	bar := report.NewBar(r.a.console)
 	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && h.Running() {
-		within, written = r.stream(ctx, out, bar)
+		out.count = &bar.Written
+		within, written = r.stream(ctx, out)
 	}
 	end, err := follow(within, r.a, r.conn, h, steps, r.out.tokens != nil, bar)
 	streamed, failed := written()
@@ -265,7 +266,7 @@ var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
 // of them. The context ends if a write to a stream fails, or if its reader has gone.
-func (r *mapRun) stream(ctx context.Context, out output, bar *report.Bar) (within context.Context, written func() (*starter.Causes, error)) {
+func (r *mapRun) stream(ctx context.Context, out output) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	if out.path == "" {
 		watchReader(within, r.a.Stdout, stop)
@@ -273,17 +274,9 @@ func (r *mapRun) stream(ctx context.Context, out output, bar *report.Bar) (withi
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error
-	counted := func(yield func([]byte, error) bool) {
-		for line, err := range r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}) {
-			bar.Written.Add(int64(min(len(line), 1))) // an empty one says that no more is there yet
-			if !yield(line, err) {
-				return
-			}
-		}
-	}
 	go func() {
 		defer close(done)
-		causes, err = out.write(within, counted)
+		causes, err = out.write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
 		switch {
 		case err == nil, within.Err() != nil, errors.As(err, new(*starter.EndedError)): // such a map says so itself
 		case out.path == "":

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ type output struct {
 	kept *keptFiles
 	// tokens counts those of the results, count the results. Default: nobody does.
 	tokens *tokens
-	count  *int64
+	count  *atomic.Int64
 	// schema declares the columns of a file that has some; unfit gets what does not fit
 	// them. Default: the first results do.
 	schema columns.Schema
@@ -138,7 +139,7 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 		for line, err := range from {
 			o.tokens.add(line)
 			if o.count != nil && len(line) > 0 {
-				*o.count++
+				o.count.Add(1)
 			}
 			if failed = err; !yield(line, err) {
 				return
@@ -155,8 +156,7 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	} else {
 		where, err = o.path, o.file(ctx, lines, &causes)
 	}
-	var at *fs.PathError
-	if err == nil || failed != nil || errors.As(err, &at) && at.Path == o.path { // it says where already
+	if at, is := errors.AsType[*fs.PathError](err); err == nil || failed != nil || is && at.Path == o.path { // it says where already
 		return causes, err
 	}
 	return causes, fmt.Errorf("write %s: %w", where, err)

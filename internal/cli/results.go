@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -130,7 +131,7 @@ func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 }
 
 func partial(ctx context.Context, a *app, s *sofar, to output) error {
-	n := int64(0)
+	var n atomic.Int64
 	to.count = &n
 	if _, err := to.write(ctx, s.lines); err != nil || *to.unfit != nil {
 		return cmp.Or(err, *to.unfit)
@@ -139,7 +140,7 @@ func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	if s.items >= 0 {
 		total = " of " + humanize.Comma(s.items)
 	}
-	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), total)
+	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n.Load()), total)
 	return exitFailed
 }
 

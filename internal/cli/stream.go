@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/dustin/go-humanize"
@@ -79,7 +80,8 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if r.out.path == "" {
 		watchReader(ctx, a.Stdout, stop)
 	}
-	count, in := int64(0), f.input
+	var count atomic.Int64
+	in := f.input
 	in.ArgFile = f.argFile // there is no store to name it in
 	r.out.count = &count
 	var ended error // the input, before its end
@@ -117,7 +119,7 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	case err != nil:
 		return inFlags(err)
 	}
-	err = tellStream(a, count, causes)
+	err = tellStream(a, count.Load(), causes)
 	if ended != nil {
 		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
 	}

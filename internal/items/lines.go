@@ -68,7 +68,7 @@ func (l *jsonLines) next() ([]byte, position, error) {
 
 func (l *jsonLines) invalid(item []byte) error {
 	problem := fmt.Sprintf("not JSON: %v", json.Unmarshal(item, new(json.RawMessage)))
-	hint := "write one JSON value per line; text goes in double quotes, or is read line by line with --lines"
+	hint := "write one JSON value per line, text in double quotes, or give --lines"
 	line := string(item)
 	switch {
 	case strings.HasSuffix(problem, "exceeded max depth"):
