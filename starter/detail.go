@@ -69,7 +69,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]MapInfo, error) {
 	if o.Counts {
 		s.fillCounts(ctx, runs)
 	}
-	var maps []MapInfo
+	maps := []MapInfo{}
 	for _, r := range runs {
 		maps = append(maps, r.MapInfo)
 	}

@@ -137,10 +137,7 @@ func (r *runner) task(ctx context.Context, call calls.Call) (task launch.Task, d
 		return task, func() {}, err
 	}
 	// A process with another argument has another environment, so it is not used again.
-	task.Env = maps.Clone(task.Env)
-	if task.Env == nil {
-		task.Env = map[string]string{}
-	}
+	task.Env = maps.Collect(maps.All(task.Env)) // where Clone leaves nil
 	done, err = r.args.set(ctx, task.Env, call)
 	return task, done, err
 }

@@ -68,8 +68,7 @@ func (f *failures) mayFail(failed int64) *int64 {
 	if f.max < 0 {
 		return nil
 	}
-	left := max(0, f.max-failed)
-	return &left
+	return new(max(0, f.max-failed))
 }
 
 func (f *failures) tooMany(failed int64) bool { return f.max >= 0 && failed > f.max }

@@ -224,8 +224,7 @@ func (r *mapRun) finish(ctx context.Context, steps []gpumux.MapInput) (delivered
 	if r.f.local {
 		kept.folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	first := kept
-	r.out.kept = &first
+	r.out.kept = new(kept)
 	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+formOf[r.f.openAI]+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	bar := report.NewBar(r.a.console)

@@ -156,9 +156,6 @@ func lsCommand(a *app) *cobra.Command {
 			return err
 		}
 		if asJSON {
-			if maps == nil {
-				maps = []starter.MapInfo{}
-			}
 			return printJSON(a.Stdout, maps)
 		}
 		if len(maps) == 0 {

@@ -171,8 +171,7 @@ func listed(schema *arrow.Schema) *arrow.Schema {
 			fields[i].Type = arrow.ListOfField(t.ElemField())
 		}
 	}
-	metadata := arrow.NewMetadata([]string{"ARROW:schema"}, []string{described})
-	return arrow.NewSchema(fields, &metadata)
+	return arrow.NewSchema(fields, new(arrow.NewMetadata([]string{"ARROW:schema"}, []string{described})))
 }
 
 func newParquetWriter(to io.Writer, schema *arrow.Schema) (*pqarrow.FileWriter, error) {

@@ -69,8 +69,7 @@ func (c *call) ending(err error) error {
 		err = c.err
 	}
 	if fault, ok := err.(*gpumux.Fault); ok {
-		charged := *fault
-		return &charged
+		return new(*fault)
 	}
 	if err != nil && c.ctx.Err() != nil {
 		return context.Cause(c.ctx)

@@ -174,12 +174,7 @@ func (o *owner) expire(fresh bool) {
 
 // recycled counts and logs a process that is replaced although it could go on.
 func (o *owner) recycled(p *occupant, why, text string) {
-	o.slot.tally(func(st *Stats) {
-		if st.Recycled == nil {
-			st.Recycled = map[string]int64{}
-		}
-		st.Recycled[why]++
-	})
+	o.slot.tally(func(st *Stats) { st.Recycled[why]++ })
 	o.slot.log.Info("task process recycled", zap.String("task", p.session.Task.Name), zap.Int("pid", p.session.Process.PID),
 		zap.String("reason", why), zap.String("why", text))
 }

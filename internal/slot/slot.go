@@ -92,6 +92,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 	s := &Slot{
 		name: o.Name, log: o.Log.With(zap.String("slot", o.Name), zap.String("device", o.Device)), state: Vacant,
 		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1), startLimit: o.StartLimit,
+		stats: Stats{Recycled: map[string]int64{}},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	owner := newOwner(s, templates, o)
@@ -207,8 +208,7 @@ func (s *Slot) Stats() Stats {
 		stats.Running = &running
 	}
 	if s.state == Starting {
-		starting := s.starting
-		stats.Starting = &starting
+		stats.Starting = new(s.starting)
 	}
 	if s.watched != nil {
 		stats.Held = s.watched.Held()
