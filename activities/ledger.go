@@ -53,6 +53,7 @@ type ledger struct {
 
 func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, labels: map[int64]label{}}
+	l.result.Faults = map[gpumux.FaultKind]int64{}
 	// A chunk that had faults has no limit: handed back, its history would be lost.
 	if m.Empty() {
 		l.limit.after = time.Duration(chunk.Limit)
@@ -301,9 +302,6 @@ func (l *ledger) count(r gpumux.Result) {
 	}
 	l.result.Failed++
 	l.tooMany = l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
-	if l.result.Faults == nil {
-		l.result.Faults = map[gpumux.FaultKind]int64{}
-	}
 	l.result.Faults[r.Fault.Kind]++
 }
 
@@ -351,6 +349,9 @@ func (l *ledger) escalate(items contract.Runs) {
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.chunk.Feeds {
+		l.memo.Finished = l.result.Succeeded + l.result.Failed
+	}
 	return l.memo.clone(waiting)
 }
 

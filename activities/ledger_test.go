@@ -129,12 +129,16 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	var m memo
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
+	require.EqualValues(t, 1, m.Finished)
 	again := newLedger(chunk, items, m)
 	again.restore(0, "")
 	spans, alone, _ := nextOf(again)
 	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
+	feeding := newLedger(contract.Chunk{Feeds: true}, items, memo{})
+	feeding.book(value(0))
+	require.Zero(t, feeding.snapshot("").Finished, "it goes on to the next stage")
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {

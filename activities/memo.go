@@ -23,6 +23,8 @@ type memo struct {
 	Edition  string        `json:"edition,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
+	// Finished counts the items of the chunk that have been through the map.
+	Finished int64 `json:"finished,omitempty"`
 }
 
 // addWritten adds positions behind which parts may have results of the chunk.

@@ -148,6 +148,8 @@ type Pending struct {
 	Fault   *gpumux.Fault `json:"fault,omitempty"`
 	// Waiting says why it does not move, such as a store that is full or away.
 	Waiting string `json:"waiting,omitempty"`
+	// Finished counts its items that have been through the map.
+	Finished int64 `json:"finished,omitempty"`
 }
 
 // Show describes the newest run of a map, as far as can be found out.
@@ -228,6 +230,8 @@ type Retries struct {
 	// Idle: chunks wait, and none has begun. Workers have begun some.
 	Idle    bool
 	Workers []string
+	// Finished counts the items of the chunks in flight that have been through the map.
+	Finished int64
 }
 
 // Retries looks at what the map and so many of its segments have in flight.
@@ -242,6 +246,7 @@ func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 	for p := range maps.pending(ctx, last) {
 		chunk := p.Activity == contract.RunChunk
 		all, waiting = append(all, p), waiting || chunk
+		found.Finished += p.Finished
 		if !chunk && p.Fault != nil && p.Attempt > stuckAfter {
 			found.Stuck = append(found.Stuck, p)
 		}

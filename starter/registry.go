@@ -203,10 +203,11 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 		p.Fault = &fault
 	}
 	var beat struct {
-		Waiting string `json:"waiting"`
+		Waiting  string `json:"waiting"`
+		Finished int64  `json:"finished"`
 	}
 	if data.FromPayloads(a.GetHeartbeatDetails(), &beat) == nil {
-		p.Waiting = beat.Waiting
+		p.Waiting, p.Finished = beat.Waiting, beat.Finished
 	}
 	return p
 }

@@ -44,7 +44,7 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, st
 	go func() {
 		defer close(over)
 		if h.Running() {
-			tellTroubles(watching, a, conn.Starter, h, steps, bar.Say, model && !a.console.Quiet)
+			tellTroubles(watching, a, conn.Starter, h, steps, bar, model && !a.console.Quiet)
 		}
 	}()
 	wait := h.Wait
@@ -65,7 +65,7 @@ const diagnosing = 3 * time.Second
 
 // tellTroubles says once that no worker serves a step, why no device may take work,
 // and each error with which the store fails again and again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, status func(what string), model bool) {
+func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, bar *report.Bar, model bool) {
 	idle := 0 // looks in a row that found nothing begun
 	began, asked, engines := time.Now(), time.Time{}, ""
 	unserved, shown := false, map[string]bool{}
@@ -98,22 +98,24 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 			return
 		case <-time.After(diagnosing):
 		}
+		counted := bar.Counted.Load() // before the look, or a chunk that ends meanwhile counts twice
 		retries, err := h.Retries(ctx, starter.MaxPending)
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
+		bar.Finished.Store(counted + retries.Finished)
 		if idle++; !retries.Idle {
 			idle = 0
 			if model && time.Since(asked) >= min(time.Since(began)/20, 10*time.Second) { // it asks all workers of the map
 				workers := &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
 				engines, asked = report.Engines(fleet.Running(workers.Offers(ctx, retries.Workers), h.ID)...), time.Now()
 			}
-			status(engines)
+			bar.Say(engines)
 		}
 		if idle > 1 && idle&(idle-1) == 0 { // more and more rarely, since it asks all workers
 			sick, _ := h.Sick(ctx)
-			if status(""); len(sick) > 0 {
-				status("waits for a healthy device")
+			if bar.Say(""); len(sick) > 0 {
+				bar.Say("waits for a healthy device")
 			}
 			for _, why := range sick {
 				say("note: the map waits: " + report.OneLine(why, 400))

@@ -27,8 +27,9 @@ type Bar struct {
 	failed bool
 	// says is what the map waits for, or what engines do; any goroutine may use it.
 	says atomic.Value
-	// Written counts results that are there: of the chunks that run, the map counts none.
-	Written atomic.Int64
+	// Counted are the items that finished by the map's count, which has whole chunks.
+	// Finished has what chunks in flight told last, Written the results that are there.
+	Counted, Finished, Written atomic.Int64
 }
 
 type sample struct {
@@ -52,7 +53,8 @@ const (
 
 func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
-	p.Succeeded = max(p.Succeeded, b.Written.Load()-p.Failed)
+	b.Counted.Store(p.Succeeded + p.Failed)
+	p.Succeeded = max(p.Succeeded, max(b.Finished.Load(), b.Written.Load())-p.Failed)
 	b.count(now, p)
 	before := b.last
 	b.last = p

@@ -67,16 +67,20 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 }
 
 // Of the chunks that run, a map counts no item.
-func TestBar_CountsWhatIsWritten(t *testing.T) {
+func TestBar_CountsWhatChunksHaveFinished(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
 	b := &Bar{console: NewConsole(&out), now: func() time.Time { return now }}
 	p := gpumux.Progress{Phase: gpumux.PhaseRunning, Items: 10, Failed: 1, InFlight: 1}
 	b.Show(p)
-	b.Written.Add(5)
+	b.Finished.Store(b.Counted.Load() + 4)
 	now = now.Add(plainEvery)
 	b.Show(p)
 	require.Equal(t, "50%  5/10  1 failed  7s left  48.0/min  1 in flight\n", out.String())
+	b.Written.Add(6)
+	now = now.Add(plainEvery)
+	b.Show(p)
+	require.Contains(t, out.String(), "60%  6/10")
 }
 
 func TestBar_TellsTheFirstFailure(t *testing.T) {

@@ -168,6 +168,9 @@ func printPending(to io.Writer, d *starter.Detail, now time.Time) {
 		if p.Worker != "" {
 			line += " at " + p.Worker
 		}
+		if p.Finished > 0 {
+			line += fmt.Sprintf(", %s finished", humanize.Comma(p.Finished))
+		}
 		if wait := p.Next.Sub(now); wait > 0 {
 			line += ", next try in " + Span(wait)
 		}

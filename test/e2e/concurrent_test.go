@@ -142,11 +142,18 @@ func fullBatches(s *site) {
 func sharedSlot(s *site) {
 	begin := func(id, task string, from, to int64) client.WorkflowRun {
 		run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-			gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}})
+			gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}, Chunk: 6})
 		require.NoError(s.t, err)
 		return run
 	}
-	waiting := begin("waiting", "gate", 100, 103)
+	waiting := begin("waiting", "gate", 97, 103)
+	h, err := s.starter().Open(s.t.Context(), "waiting")
+	require.NoError(s.t, err)
+	rig.Wait(s.t, func() bool {
+		retries, err := h.Retries(s.t.Context(), 1)
+		return err == nil && retries.Finished == 3
+	}, time.Minute, 100*time.Millisecond)
+	require.Zero(s.t, s.progress(waiting).Succeeded, "which counts chunks")
 	require.NoError(s.t, begin("quick", "gate", 0, 4).Get(s.t.Context(), nil), "beside the one that waits")
 	other := begin("other", "double", 0, 3)
 	rig.Wait(s.t, func() bool { return s.progress(other).InFlight > 0 }, time.Minute, 10*time.Millisecond)
@@ -156,7 +163,7 @@ func sharedSlot(s *site) {
 	for _, run := range []client.WorkflowRun{waiting, other, late} {
 		require.NoError(s.t, run.Get(s.t.Context(), nil))
 	}
-	s.calledOnce(11)
+	s.calledOnce(14)
 }
 
 // An item that ends its process is found among those under way, and no other fails.
