@@ -19,6 +19,7 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed
 from vllm.envs import enable_envs_cache
 from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.utils.gc_utils import freeze_gc_heap
 
 import gpumux
 
@@ -59,6 +60,7 @@ class Engine:
         await init_app_state(self._client, app.state, self._args, tasks)
         self.answer = Served(app).answer
         enable_envs_cache()
+        freeze_gc_heap()  # as the server's start does, which nothing calls here
         # So many run at a time; the next ones wait inside, so that none of its steps lacks one.
         self.most = self._client.vllm_config.scheduler_config.max_num_seqs * 5 // 4
 
