@@ -28,7 +28,7 @@ type Bar struct {
 	// says is what the map waits for, or what engines do; any goroutine may use it.
 	says atomic.Value
 	// Counted are the items that finished by the map's count, which has whole chunks.
-	// Finished has what chunks in flight told last, Written the results that are there.
+	// Finished adds what chunks in flight told last, Written are the results that are there.
 	Counted, Finished, Written atomic.Int64
 }
 
@@ -37,8 +37,8 @@ type sample struct {
 	done int64
 }
 
-// rateOver is the time over which the rate is counted, at least one item.
-const rateOver = 10 * time.Second
+// rateOver is two heartbeats: over that time, or one item, the rate is counted.
+const rateOver = 20 * time.Second
 
 func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
 
@@ -54,9 +54,10 @@ const (
 func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
 	b.Counted.Store(p.Succeeded + p.Failed)
-	p.Succeeded = max(p.Succeeded, max(b.Finished.Load(), b.Written.Load())-p.Failed)
-	b.count(now, p)
 	before := b.last
+	done := max(b.Finished.Load(), b.Written.Load(), before.Succeeded+before.Failed) // it may be ahead of what is told next
+	p.Succeeded = max(p.Succeeded, min(done, p.Items)-p.Failed)
+	b.count(now, p)
 	b.last = p
 	if b.console.Quiet {
 		return

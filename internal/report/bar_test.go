@@ -52,7 +52,7 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 	}
 	b.Show(p)
 	require.Contains(t, run(60, 10), "  10.0/s  ")
-	require.Contains(t, run(12, 500), "  500/s  ")
+	require.Contains(t, run(22, 500), "  500/s  ")
 	require.Contains(t, run(1000, 1), "  1.0/s  ")
 	p.Paused = true
 	run(500, 0)
@@ -81,6 +81,13 @@ func TestBar_CountsWhatChunksHaveFinished(t *testing.T) {
 	now = now.Add(plainEvery)
 	b.Show(p)
 	require.Contains(t, out.String(), "60%  6/10")
+	b.Finished.Store(3) // a chunk that has ended since is in neither number
+	p.InFlight, b.shown = 2, noon.Add(-plainIdle)
+	b.Show(p)
+	require.True(t, strings.HasSuffix(out.String(), "  2 in flight\n") && strings.Count(out.String(), "60%  6/10") == 2, out.String())
+	b.Finished.Store(15)
+	require.NotPanics(t, func() { b.Show(p); b.line(b.last, 120) })
+	require.EqualValues(t, 9, b.last.Succeeded)
 }
 
 func TestBar_TellsTheFirstFailure(t *testing.T) {
