@@ -160,7 +160,7 @@ cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services and 
 	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux-worker && \
 	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
 
-llm-check: $(BIN)/gpumux ## gpumux llm beside a real vLLM on this machine's CPU, in 20 minutes after 5 to install it; RUN=Parity for one part
+llm-check: $(BIN)/gpumux ## gpumux llm beside a real vLLM on this machine's CPU, in 20 to 40 minutes after 5 to install it; RUN=Parity for one part
 	@test/llmcheck/fetch.sh $(CURDIR)/.llm; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
 	.llm/venv/bin/python test/llmcheck/check.py $(BIN)/gpumux .llm $(RUN)
 
