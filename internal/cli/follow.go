@@ -63,8 +63,8 @@ func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, st
 
 const diagnosing = 3 * time.Second
 
-// tellTroubles says once that no worker serves a step, why no device may take work,
-// and each error with which the store fails again and again. It returns when ctx ends.
+// tellTroubles says once that no worker serves a step, why no device may take work, how
+// the store fails again and again, and tells the bar of chunks in flight, until ctx ends.
 func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, steps []gpumux.MapInput, bar *report.Bar, model bool) {
 	idle := 0 // looks in a row that found nothing begun
 	began, asked, engines := time.Now(), time.Time{}, ""

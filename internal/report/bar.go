@@ -55,7 +55,7 @@ func (b *Bar) Show(p gpumux.Progress) {
 	now := b.now()
 	b.Counted.Store(p.Succeeded + p.Failed)
 	before := b.last
-	done := max(b.Finished.Load(), b.Written.Load(), before.Succeeded+before.Failed) // it may be ahead of what is told next
+	done := max(b.Finished.Load(), b.Written.Load(), before.Succeeded+before.Failed) // a chunk that has just ended may be in no count
 	p.Succeeded = max(p.Succeeded, min(done, p.Items)-p.Failed)
 	b.count(now, p)
 	b.last = p

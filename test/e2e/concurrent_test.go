@@ -140,13 +140,13 @@ func fullBatches(s *site) {
 // Maps of the same task share a slot whose process has room. One of another task waits
 // until they have left it, and is not passed over for ever.
 func sharedSlot(s *site) {
-	begin := func(id, task string, from, to int64) client.WorkflowRun {
+	begin := func(id, task string, from, to int64, chunk int) client.WorkflowRun {
 		run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-			gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}, Chunk: 6})
+			gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}, Chunk: chunk})
 		require.NoError(s.t, err)
 		return run
 	}
-	waiting := begin("waiting", "gate", 97, 103)
+	waiting := begin("waiting", "gate", 97, 103, 6)
 	h, err := s.starter().Open(s.t.Context(), "waiting")
 	require.NoError(s.t, err)
 	rig.Wait(s.t, func() bool {
@@ -154,10 +154,10 @@ func sharedSlot(s *site) {
 		return err == nil && retries.Finished == 3
 	}, time.Minute, 100*time.Millisecond)
 	require.Zero(s.t, s.progress(waiting).Succeeded, "which counts chunks")
-	require.NoError(s.t, begin("quick", "gate", 0, 4).Get(s.t.Context(), nil), "beside the one that waits")
-	other := begin("other", "double", 0, 3)
+	require.NoError(s.t, begin("quick", "gate", 0, 4, 0).Get(s.t.Context(), nil), "beside the one that waits")
+	other := begin("other", "double", 0, 3, 0)
 	rig.Wait(s.t, func() bool { return s.progress(other).InFlight > 0 }, time.Minute, 10*time.Millisecond)
-	late := begin("late", "gate", 4, 8)
+	late := begin("late", "gate", 4, 8, 0)
 	require.Zero(s.t, s.progress(other).Succeeded)
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "markers", "open"), nil, 0o644))
 	for _, run := range []client.WorkflowRun{waiting, other, late} {

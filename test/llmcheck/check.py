@@ -97,6 +97,7 @@ def serve_flags(model, settings):
 
 class Check(unittest.TestCase):
     maxDiff = None
+    limit = 900  # seconds that a command may take
 
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="llmcheck-")
@@ -127,7 +128,7 @@ class Check(unittest.TestCase):
             process.wait(60)
 
     def run_to_end(self, *words):
-        done = subprocess.run(words, capture_output=True, text=True, env=self.environment, cwd=self.dir, timeout=3600)
+        done = subprocess.run(words, capture_output=True, text=True, env=self.environment, cwd=self.dir, timeout=self.limit)
         return done.returncode, done.stdout + done.stderr
 
     def serve(self, name):
@@ -373,10 +374,12 @@ tasks:
 class Figures(Check):
     """The same requests by LLM.chat, by run-batch and as a whole map, each with its engine loaded."""
 
+    count = int(os.environ.get("COUNT", 2000))
+    limit = max(Check.limit, count // 2)
+
     def test_figures(self):
-        count = int(os.environ.get("COUNT", 2000))
         for model, longest in (("tiny", 16), ("small", 16), ("small", 256)):
-            file = self.write(many(count, longest), "many.jsonl")
+            file = self.write(many(self.count, longest), "many.jsonl")
             folder = os.path.join(FOLDER, model)
             code, output = self.run_to_end(sys.executable, "-c", BARE, folder, json.dumps(SETTINGS), file)
             self.assertEqual(code, 0, output)
@@ -384,9 +387,9 @@ class Figures(Check):
             code, output = self.run_to_end(sys.executable, "-W", "ignore", "-m", "vllm.entrypoints.openai.run_batch", "-i", file, "-o", self.path("batch.jsonl"),
                                            *serve_flags(folder, {**SETTINGS, "served_model_name": model}))
             self.assertEqual(code, 0, output)
-            batch_seconds = count / float(re.search(r"100% Completed.* ([\d.]+)req/s", output)[1])
+            batch_seconds = self.count / float(re.search(r"100% Completed.* ([\d.]+)req/s", output)[1])
             (map_seconds,) = self.warm(model, [file])
-            print(f"{count:,} requests of at most {longest} tokens, model {model}: LLM.chat {bare_seconds:.1f} s, run-batch {batch_seconds:.1f} s, a whole map {map_seconds:.1f} s", flush=True)
+            print(f"{self.count:,} requests of at most {longest} tokens, model {model}: LLM.chat {bare_seconds:.1f} s, run-batch {batch_seconds:.1f} s, a whole map {map_seconds:.1f} s", flush=True)
 
     def test_order(self):
         """Requests with 60 beginnings, of which the engine's prefix cache has room for some 20."""
