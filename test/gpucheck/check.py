@@ -13,6 +13,7 @@ It never changes a setting of a GPU and leaves no process behind.
 """
 
 import argparse
+import glob
 import hashlib
 import json
 import lzma
@@ -134,10 +135,6 @@ class Check:
         self.rows, self.reports, self.machine, self.halted = [], {}, {}, ""
         self.log = open(os.path.join(out, "steps.log"), "w+b")
 
-    def measured(self, title):
-        """Where a step keeps what it has measured."""
-        return os.path.join(self.out, title.replace(" ", "-") + ".json")
-
     def left(self):
         return self.limit - CLOSING - (time.monotonic() - self.began)
 
@@ -197,7 +194,7 @@ class Check:
 
     def save(self):
         summary = {"machine": self.machine, "seconds": round(time.monotonic() - self.began, 1), "steps": self.rows,
-                   "benchmarks": self.reports}
+                   "measured": self.reports}
         texts = {"summary.json": json.dumps(summary, indent=1) + "\n", "summary.txt": self.table(),
                  "report.md": markdown(self.machine, self.rows, CLAIMS)}
         for name, text in texts.items():
@@ -232,6 +229,20 @@ class Check:
             return 1
         tests = [row["result"] for row in self.rows if row["step"].startswith("TestGPU_")]
         return 2 if tests and PASSED not in tests else 0
+
+
+def measured(scratch, title):
+    """Where a step keeps what it has measured, until it is in the summary."""
+    return os.path.join(scratch, title.replace(" ", "-") + ".json")
+
+
+def keep_awake():
+    """Keep the devices open: without persistence mode the driver sets a GPU up anew, for seconds, whenever nobody has it open."""
+    for path in glob.glob("/dev/nvidia[0-9]*"):
+        try:
+            os.open(path, os.O_RDWR)
+        except OSError:
+            pass  # the next step says why
 
 
 def settle():
@@ -271,8 +282,11 @@ def steps(check, files, python, scratch, facts):
     check.machine["date"] = time.strftime("%Y-%m-%d")
     system = f"{platform.system()} {platform.release()}"
     check.machine.update(python=platform.python_version(), system=system, processors=os.cpu_count())
-    # JAX would otherwise take most of the GPU at its start.
-    calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
+    # JAX would otherwise take most of the GPU at its start. The memory of some virtual machines grows as it is used: a host that
+    # seems full is none.
+    calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "GPUMUX_HOST_RESERVE": "0", "TMPDIR": scratch}
+    # Each test has a home of its own, where each would compile what the one before it has compiled.
+    calm |= {name: os.path.join(scratch, "compiled", name) for name in ("CUPY_CACHE_DIR", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR")}
     known, lacking = getattr(facts, "lacks", {}), {}
     for name in FRAMEWORKS:
         if not gpus:
@@ -337,7 +351,7 @@ def figures(check, program, python, scratch, lacking, env):
         elif lacking["torch"]:
             check.skip(title, lacking["torch"])
         else:
-            path, script = check.measured(title), os.path.join(ROOT, "examples", example, "compare.py")
+            path, script = measured(scratch, title), os.path.join(ROOT, "examples", example, "compare.py")
             command = [python, script, *words, "--gpumux", program, "--limit", str(limit - 15), "--json", path]
             check.take(Step(title, command, limit, read_figures, scratch, env, path))
 
@@ -360,7 +374,7 @@ def bench(check, run, program, python, scratch, lacking, env, limit=120):
     if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
         check.skip(title, f"{python} has no NumPy")
         return
-    path = check.measured(title)
+    path = measured(scratch, title)
     command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
     check.take(Step(title, command, limit, read_bench, scratch, env, path))
 
@@ -386,6 +400,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="gpumux-gpu-", ignore_cleanup_errors=True) as scratch:
         try:
             facts = ask_machine(check, python, scratch)
+            keep_awake()
             steps(check, unpack(given.bundle, scratch), python, scratch, facts)
             code = check.code()
         except Unusable as error:

@@ -18,6 +18,7 @@ from nvml import NVML, device_files, ms
 
 FRAMEWORKS = ("torch", "jax", "cupy")
 LIMIT = 60  # seconds for all, which run side by side
+LATE = "too late"  # in place of an exit status
 GIB = 1 << 30
 # What each framework does after its import, step by step; m is its module.
 STEPS = {
@@ -126,7 +127,7 @@ def everything():
             except subprocess.TimeoutExpired:  # it sleeps in the driver, where no signal reaches it
                 said, errors = "", "the system cannot end it"
         steps = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-        out[name] = {"code": "too late" if late else process.returncode, "steps": steps, "errors": errors[-3000:]}
+        out[name] = {"code": LATE if late else process.returncode, "steps": steps, "errors": errors[-3000:]}
     return out
 
 
@@ -142,7 +143,7 @@ def lacks(facts):
         elif "reaches" in steps:
             reached = steps["reaches"]
             answer[name] = "" if reached.get("value") is True else f"reaches no GPU: {reached.get('failed', '')}".rstrip(": ")
-        elif about.get("code") not in (0, None):
+        elif about.get("code") not in (0, None, LATE):
             answer[name] = f"its import failed: {(about.get('errors') or str(about['code'])).strip().splitlines()[-1]}"[:200]
     return answer
 

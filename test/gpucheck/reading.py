@@ -66,8 +66,13 @@ def read_bench(step, text):
 
 
 def read_figures(step, text):
-    """What an example has printed is its table."""
+    """What an example has printed is its table; what it has measured goes into the summary."""
     step.figures = text.rstrip().splitlines()
+    try:
+        with open(step.measured) as file:
+            step.report = json.load(file)
+    except (OSError, ValueError):
+        pass
 
 
 def read_facts(path, parts, step, text):

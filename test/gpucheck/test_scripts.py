@@ -193,9 +193,11 @@ class TestWhole(Folder):
         names = ["facts", "facts of frameworks", caps[0], "bench throughput", "TestGPU_CostOfALook", *caps[1:], "TestGPU_Good", "TestGPU_Bad"]
         self.assertEqual(list(rows)[: len(names)], names)
         self.assertEqual(list(rows)[-1], "TestGPU_FreshItemsLeaveNothing")
+        files = ["facts.json", "report.md", "steps.log", "summary.json", "summary.txt"]
+        self.assertEqual(sorted(os.listdir(self.path("out"))), files, "a lent machine may give back few files")
         if rows["bench numpy"]["result"] != step.SKIPPED:
             self.assertIn("98.5 %", rows["bench numpy"]["figures"][1])
-            self.assertIn("bench numpy", self.summary()["benchmarks"])
+            self.assertIn("bench numpy", self.summary()["measured"])
 
     def test_a_report_by_claim(self):
         os.environ["BAD"] = "1"
@@ -232,6 +234,10 @@ class TestWhole(Folder):
         items = re.search(r"TestGPU_Fresh\w+ +passed +\d+\.\d  (\d+) items", out)
         self.assertLess(int(items[1]), 1000 * 100 / 300, "no more than there is time for")
         self.assertEqual(check.fresh_items(0.001, 500), 1000)
+
+    def test_a_framework_that_was_slow_is_asked_once_more(self):
+        late = {"code": frameworks.LATE, "steps": [], "errors": ""}
+        self.assertEqual(frameworks.lacks({"frameworks": {"torch": late, "jax": {**late, "code": -9}}}), {"jax": "its import failed: -9"})
 
     def test_a_part_of_mps_that_takes_its_time_and_fails_ends_the_others(self):
         os.environ["MPS"] = "1"
