@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/bubbles/viewport"
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
@@ -38,7 +38,7 @@ type TopOptions struct {
 
 // Top shows snapshots until the user leaves, or ctx ends.
 func Top(ctx context.Context, o TopOptions) error {
-	_, err := tea.NewProgram(newModel(o), tea.WithContext(ctx), tea.WithInput(o.Input), tea.WithOutput(o.Output), tea.WithAltScreen(),
+	_, err := tea.NewProgram(newModel(o), tea.WithContext(ctx), tea.WithInput(o.Input), tea.WithOutput(o.Output),
 		tea.WithFPS(10), tea.WithoutSignalHandler()).Run()
 	if ctx.Err() != nil {
 		return nil
@@ -66,7 +66,7 @@ type count struct {
 }
 
 func newModel(o TopOptions) *model {
-	return &model{TopOptions: o, height: 24, counts: map[string]count{}, header: "asking the workers", slots: viewport.New(80, 20)}
+	return &model{TopOptions: o, height: 24, counts: map[string]count{}, header: "asking the workers", slots: viewport.New(viewport.WithWidth(80), viewport.WithHeight(20))}
 }
 
 func (m *model) Init() tea.Cmd { return func() tea.Msg { return m.Look() } }
@@ -74,14 +74,15 @@ func (m *model) Init() tea.Cmd { return func() tea.Msg { return m.Look() } }
 func (m *model) Update(msg tea.Msg) (_ tea.Model, next tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.slots.Width, m.height = msg.Width, msg.Height
+		m.slots.SetWidth(msg.Width)
+		m.height = msg.Height
 	case Snapshot:
 		if m.now.Err = msg.Err; msg.Err == nil {
 			m.now = msg
 		}
 		m.draw()
 		next = tea.Tick(m.Every, func(time.Time) tea.Msg { return m.Look() })
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "q", "esc", "ctrl+c":
 			return m, tea.Quit
@@ -92,12 +93,12 @@ func (m *model) Update(msg tea.Msg) (_ tea.Model, next tea.Cmd) {
 		case "left":
 			m.slots.SetXOffset(0)
 		case "right":
-			m.slots.ScrollRight(m.slots.Width / 2)
+			m.slots.ScrollRight(m.slots.Width() / 2)
 		}
 	}
 	m.slots, _ = m.slots.Update(msg)
-	m.slots.Height = max(1, m.height-2-min(len(m.head), m.height/2))
-	m.slots.SetYOffset(m.slots.YOffset) // there may be fewer slots, or more room
+	m.slots.SetHeight(max(1, m.height-2-min(len(m.head), m.height/2)))
+	m.slots.SetYOffset(m.slots.YOffset()) // there may be fewer slots, or more room
 	return m, next
 }
 
@@ -187,11 +188,13 @@ func busyBar(percents []int) string {
 	return fmt.Sprintf("%s %d%%", &bar, percents[len(percents)-1])
 }
 
-func (m *model) View() string {
+func (m *model) View() tea.View { return tea.View{Content: m.picture(), AltScreen: true} }
+
+func (m *model) picture() string {
 	header := m.slots
-	header.Height = 1
+	header.SetHeight(1)
 	header.SetContent(m.header)
 	lines := append(slices.Clone(m.head[:min(len(m.head), m.height/2)]), reverse+header.View()+noStyle, m.slots.View(),
 		fmt.Sprintf("%.0f%%  q leaves; arrows, PgUp, PgDn, Home and End scroll", 100*m.slots.ScrollPercent()))
-	return lipgloss.NewStyle().MaxWidth(m.slots.Width).MaxHeight(m.height).Render(strings.Join(lines, "\n"))
+	return lipgloss.NewStyle().MaxWidth(m.slots.Width()).MaxHeight(m.height).Render(strings.Join(lines, "\n"))
 }

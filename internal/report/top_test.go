@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
@@ -55,17 +55,17 @@ func topOf(width, height int, shown ...Snapshot) *model {
 }
 
 // shownTop is the picture after two snapshots, ten seconds apart, and keys.
-func shownTop(workers, width, height int, keys ...tea.KeyType) string {
+func shownTop(workers, width, height int, keys ...rune) string {
 	at := time.Unix(1_700_000_000, 0)
 	m := topOf(width, height, cluster(workers, at, 100), cluster(workers, at.Add(10*time.Second), 600))
 	for _, key := range keys {
-		m.Update(tea.KeyMsg{Type: key})
+		m.Update(tea.KeyPressMsg{Code: key})
 	}
-	return m.View()
+	return m.picture()
 }
 
 func TestView_FitsTheTerminal(t *testing.T) {
-	for name, keys := range map[string][]tea.KeyType{"place": nil, "end": {tea.KeyEnd, tea.KeyRight}} {
+	for name, keys := range map[string][]rune{"place": nil, "end": {tea.KeyEnd, tea.KeyRight}} {
 		got := shownTop(100, 80, 24, keys...)
 		lines := strings.Split(got, "\n")
 		require.Len(t, lines, 24)
@@ -82,13 +82,13 @@ func TestModel_Keys(t *testing.T) {
 	place := shownTop(100, 80, 24)
 	require.NotContains(t, place, "GPU-5c89f0b2")
 	require.Contains(t, shownTop(100, 80, 24, tea.KeyRight), "GPU-5c89f0b2")
-	for _, keys := range [][]tea.KeyType{{tea.KeyPgUp, tea.KeyUp, tea.KeyPgDown, tea.KeyHome}, {tea.KeyRight, tea.KeyLeft, tea.KeyLeft}} {
+	for _, keys := range [][]rune{{tea.KeyPgUp, tea.KeyUp, tea.KeyPgDown, tea.KeyHome}, {tea.KeyRight, tea.KeyLeft, tea.KeyLeft}} {
 		require.Equal(t, place, shownTop(100, 80, 24, keys...))
 	}
 	wide := shownTop(2, 200, 24)
 	require.Equal(t, wide, shownTop(2, 200, 24, tea.KeyLeft, tea.KeyRight), "all columns have room")
 	require.NotPanics(t, func() { shownTop(3, 20, 3, tea.KeyEnd, tea.KeyRight) })
-	for _, key := range []tea.KeyMsg{{Type: tea.KeyEsc}, {Type: tea.KeyCtrlC}, {Type: tea.KeyRunes, Runes: []rune("q")}} {
+	for _, key := range []tea.KeyPressMsg{{Code: tea.KeyEsc}, {Code: 'c', Mod: tea.ModCtrl}, {Code: 'q', Text: "q"}} {
 		_, next := topOf(80, 24).Update(key)
 		require.Equal(t, tea.Quit(), next(), key)
 	}
@@ -97,27 +97,27 @@ func TestModel_Keys(t *testing.T) {
 // A row that goes leaves no place below the others.
 func TestModel_FewerSlots(t *testing.T) {
 	m := topOf(80, 24, cluster(100, time.Now(), 1))
-	m.Update(tea.KeyMsg{Type: tea.KeyEnd})
+	m.Update(tea.KeyPressMsg{Code: tea.KeyEnd})
 	m.Update(cluster(3, time.Now(), 1))
-	require.Contains(t, m.View(), "node-02/4711  gpu/7")
-	require.Equal(t, 18, strings.Count(m.View(), "/4711"))
+	require.Contains(t, m.picture(), "node-02/4711  gpu/7")
+	require.Equal(t, 18, strings.Count(m.picture(), "/4711"))
 }
 
 func TestModel_ErrorsStandAboveTheLastPicture(t *testing.T) {
-	require.Contains(t, topOf(80, 24).View(), "asking the workers")
+	require.Contains(t, topOf(80, 24).picture(), "asking the workers")
 	at := time.Unix(1_700_000_000, 0)
 	m := topOf(80, 24, cluster(1, at, 100), cluster(1, at.Add(10*time.Second), 600))
 	_, next := m.Update(Snapshot{At: at.Add(12 * time.Second), Err: errors.New("no answer from the server")})
 	require.NotNil(t, next, "it asks again")
-	require.Contains(t, m.View(), red+"no answer from the server"+noStyle)
-	require.Contains(t, m.View(), "gpu/7")
-	require.Contains(t, m.View(), "6 of 8 slots busy, 1,800/s, 2 maps")
+	require.Contains(t, m.picture(), red+"no answer from the server"+noStyle)
+	require.Contains(t, m.picture(), "gpu/7")
+	require.Contains(t, m.picture(), "6 of 8 slots busy, 1,800/s, 2 maps")
 	silent := cluster(1, time.Now(), 1)
 	silent.Workers[0].Offer = nil
 	silent.Workers[0].Identity += "\x1b[2J\n"
 	m.Update(silent)
-	require.NotContains(t, m.View(), "no answer from the server")
-	require.Contains(t, m.View(), red+`no answer from node-00/4711\u001b[2J`+noStyle)
+	require.NotContains(t, m.picture(), "no answer from the server")
+	require.Contains(t, m.picture(), red+`no answer from node-00/4711\u001b[2J`+noStyle)
 }
 
 // Stages stand below their map. Half of the picture is the slots'.
@@ -126,7 +126,7 @@ func TestView_Stages(t *testing.T) {
 	s.Maps[1].Stages = staged()
 	for height, want := range map[int]bool{24: true, 14: true, 10: false} {
 		m := topOf(120, height, s)
-		lines := strings.Split(m.View(), "\n")
+		lines := strings.Split(m.picture(), "\n")
 		for i := range lines {
 			lines[i] = strings.TrimRight(lines[i], " ")
 		}
@@ -146,7 +146,7 @@ func TestView_Progress(t *testing.T) {
 	seats[0].Item, seats[0].Progress = &item, `{"epoch":3}`
 	seats[1].State, seats[1].For = "starting", gpumux.Duration(3*time.Minute)
 	seats[2].Item, seats[2].Progress, seats[2].Device = &item, engineTwo, "\x1b[2J"
-	view := topOf(200, 24, s).View()
+	view := topOf(200, 24, s).picture()
 	require.Contains(t, view, "item 7 40 tokens/s in, 12 out, 4 running")
 	require.Contains(t, view, `  \u001b[2J  `)
 	require.Regexp(t, `gpu/0 .* embed-3fa92c01d4e5 .* item 7 \{"epoch":3\}`, view)
@@ -158,7 +158,7 @@ func TestView_DevicesThatGetNoWork(t *testing.T) {
 	for i := range s.Workers {
 		s.Workers[i].Offer.Pools[0].Cordoned = map[string]string{"GPU-5c89f0b2": "Xid 79; restart the host"}
 	}
-	view := topOf(120, 24, s).View()
+	view := topOf(120, 24, s).picture()
 	require.Contains(t, view, red+"GPU-5c89f0b2 of pool gpu at node-00/4711 gets no work: Xid 79; restart the host"+noStyle)
 	require.Contains(t, view, "and 2 more workers or devices; gpumux workers --json")
 }

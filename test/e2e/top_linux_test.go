@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/vt"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -42,20 +43,30 @@ func (s *shell) onTerminal(args ...string) (p *exec.Cmd, shown *programtest.Scre
 	return p, shown, control
 }
 
+// picture is what a terminal shows of what it has been sent.
+func picture(t *testing.T, sent *programtest.Screen) string {
+	terminal := vt.NewEmulator(80, 24)
+	defer terminal.Close()
+	go func() { _, _ = io.Copy(io.Discard, terminal) }() // its answers
+	_, err := terminal.Write([]byte(sent.String()))
+	require.NoError(t, err)
+	return terminal.String()
+}
+
 // With GPUMUX_PICTURE the terminal's bytes are kept in a file of that name.
 func TestTop_OfARunningMap(t *testing.T) {
 	t.Parallel()
 	s, here, id := gated(t)
 	p, shown, keys := here.onTerminal("top", "--every", "200ms")
 	working := regexp.MustCompile(`2 of 2 slots busy(?s:.*)` + id + `(?s:.*)cpu/1 +busy +[0-9.]+MiB .*` + id)
-	require.Eventually(t, func() bool { return working.MatchString(shown.String()) }, time.Minute, 20*time.Millisecond)
-	if picture := os.Getenv("GPUMUX_PICTURE"); picture != "" {
-		require.NoError(t, os.WriteFile(picture, []byte(shown.String()), 0o644))
+	require.Eventually(t, func() bool { return working.MatchString(picture(t, shown)) }, time.Minute, 50*time.Millisecond)
+	if file := os.Getenv("GPUMUX_PICTURE"); file != "" {
+		require.NoError(t, os.WriteFile(file, []byte(shown.String()), 0o644))
 	}
 	for i := range 2 {
 		s.open(i)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(shown.String(), "0 of 2 slots busy") }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(picture(t, shown), "0 of 2 slots busy") }, time.Minute, 50*time.Millisecond)
 	_, err := keys.Write([]byte("q"))
 	require.NoError(t, err)
 	require.NoError(t, p.Wait())
@@ -73,4 +84,14 @@ func TestTop_ALocalMapOnATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(shown.String(), "r.jsonl\r\n") }, time.Minute, 20*time.Millisecond)
 	require.Regexp(t, `web UI while it runs: http://127.0.0.1:\d+/namespaces/default/workflows/step.py-double`, shown.String())
 	require.NotContains(t, shown.String(), "IncreaseLevel")
+}
+
+// A terminal is asked nothing, so what was typed ahead is left to the shell.
+func TestTop_NoOtherCommandAsksTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	p, shown, _ := s.onTerminal("--version")
+	require.NoError(t, p.Wait())
+	require.Eventually(t, func() bool { return strings.HasSuffix(shown.String(), "\r\n") }, time.Minute, 20*time.Millisecond)
+	require.NotContains(t, shown.String(), "\x1b")
 }
