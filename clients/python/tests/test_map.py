@@ -164,9 +164,11 @@ class Map(unittest.TestCase):
         self.assertEqual(values(results), [0, 1, 2, None, 4])
         self.assertEqual((fault.kind, fault.raised, fault.message, fault.attempts), ("task_error", "ValueError", "not three", 1))
         self.assertIn("in picky", fault.traceback)
-        with self.assertRaisesRegex(gpumux.Fault, "not three"):
+        with self.assertRaisesRegex(gpumux.Fault, "^item 3: task_error: ValueError: not three$") as caught:
             for result in gpumux.map(tasks.picky, range(5), slots=1, raise_faults=True):
                 self.assertLess(result.index, 3)
+        self.assertEqual(caught.exception.index, 3)
+        self.assertIn("in picky", str(caught.exception.__cause__))
 
     def test_hints_speak_of_options(self):
         (result,) = gpumux.map(tasks.fill, [256 << 20], slots=1, memory="128MiB", attempts=1).faults()

@@ -117,16 +117,16 @@ class Values(unittest.TestCase):
             list(gpumux.stream(tasks.same, [1j], slots=1))
 
     def test_a_value_that_raises_here_is_the_fault_of_its_row(self):
-        said = "^task_error: ValueError: the value of index 2 cannot be unpickled here: ValueError"
+        said = "task_error: ValueError: the value of index 2 cannot be unpickled here: ValueError"
         items = [{"n": n, "bomb": n == 2} for n in range(4)]
         for run, ordered in (gpumux.map, True), (gpumux.stream, False):
             results = run(tasks.bomb_row, items, slots=1, pickle=True, ordered=ordered, key="n", with_item=True)
             found = sorted(results, key=lambda result: result.index)
             self.assertEqual([(r.value, r.key, r.item) for r in found], [(n if n != 2 else None, n, items[n]) for n in range(4)])
-            self.assertRegex(str(found[2].fault), said)
+            self.assertRegex(str(found[2].fault), "^" + said)
             self.assertIsInstance(found[2].fault.__cause__, ValueError)
             self.assertEqual([r.index for r in results.faults()], [2])
-        with self.assertRaisesRegex(gpumux.Fault, said):
+        with self.assertRaisesRegex(gpumux.Fault, "^item 2: " + said):
             list(gpumux.stream(tasks.bomb_row, items, slots=1, pickle=True, raise_faults=True))
         self.assertEqual(gpumux.stream(tasks.bomb_row, items, slots=1, pickle=True).to_pandas()["fault"].tolist()[2], "task_error")
         (left,) = gpumux.stream(tasks.leaving, [1], slots=1, pickle=True).faults()

@@ -26,6 +26,8 @@ class Fault(Exception):
         self.hint: Optional[str] = fields.get("hint") and in_python(fields["hint"], options)
         self.attempts: int = fields.get("attempts", 0)
         """How often the item was tried."""
+        self.index: Optional[int] = None
+        """The item's position, where a map raises the fault."""
         self.fields: dict = fields
         """All that is known, as in the results of the command line."""
 
@@ -33,7 +35,8 @@ class Fault(Exception):
         return f"<{type(self).__name__} {self.kind}: {f'{self.raised}: ' if self.raised else ''}{self.message:.200}>"
 
     def __str__(self) -> str:
-        text = f"{self.kind}: {self.raised}: {self.message}" if self.raised else f"{self.kind}: {self.message}"
+        where = "" if self.index is None else f"item {self.index}: "
+        text = f"{where}{self.kind}: {self.raised}: {self.message}" if self.raised else f"{where}{self.kind}: {self.message}"
         return f"{text}; {self.hint}" if self.hint else text
 
 
@@ -42,6 +45,14 @@ class RemoteTraceback(Fault):
 
     def __str__(self) -> str:
         return f'{super().__str__()}\n"""\n{self.traceback}"""' if self.traceback else super().__str__()
+
+
+def raised(result: Result) -> Fault:
+    """The fault of a result, as a map raises it: with the item's position and, as its cause, the lines of the function."""
+    fault = result.fault
+    assert fault is not None
+    fault.index, fault.__cause__ = result.index, fault.__cause__ or (RemoteTraceback(fault.fields) if fault.traceback else None)
+    return fault
 
 
 def unreadable(what: str, error: BaseException) -> Fault:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequ
 from ..process.item import numbers
 from . import progress, tables
 from .command import Command
-from .fault import ITEMS_FAILED, Error, Fault, Result, unreadable
+from .fault import ITEMS_FAILED, Error, Fault, Result, raised, unreadable
 
 # Maps of this program on this machine that may still run, by their command.
 _open: "weakref.WeakValueDictionary[tuple, Rows]" = weakref.WeakValueDictionary()
@@ -152,7 +152,7 @@ class Rows:
         if result.fault is not None:
             if self._raise_faults:
                 self.close()
-                raise result.fault
+                raise raised(result)
             self._faults.append(result)
         return result
 
