@@ -18,15 +18,12 @@ import (
 // are given up.
 const unsteady = 3
 
-type admission struct{ job *job }
-
 // admit returns a process that may run an item of the call: the present one where it
 // suits, else a new one. The process was loaded from the call's edition of the code, and
 // the files still have that edition, because the process may import more of them later.
-func (a *admission) admit(ctx context.Context) (*occupant, error) {
-	j := a.job
+func (j *job) admit(ctx context.Context) (*occupant, error) {
 	for tries := 1; ; tries++ {
-		now, err := a.callEdition(ctx)
+		now, err := j.callEdition(ctx)
 		if err == nil && tries > unsteady {
 			err = j.judge.outdated(j.task, j.want.Edition, now)
 		}
@@ -35,7 +32,7 @@ func (a *admission) admit(ctx context.Context) (*occupant, error) {
 		}
 		p := j.owner.process
 		if p != nil {
-			if why := a.unfit(p, now); why != "" {
+			if why := j.unfit(p, now); why != "" {
 				if reason, _ := p.account.replaced(); reason != "" {
 					j.owner.recycled(p, reason, why)
 				}
@@ -44,10 +41,10 @@ func (a *admission) admit(ctx context.Context) (*occupant, error) {
 			}
 		}
 		if p == nil {
-			if err := a.backoff(ctx); err != nil {
+			if err := j.backoff(ctx); err != nil {
 				return nil, err
 			}
-			if p, err = a.start(ctx, now); err != nil {
+			if p, err = j.start(ctx, now); err != nil {
 				return nil, err
 			}
 		}
@@ -61,9 +58,8 @@ func (a *admission) admit(ctx context.Context) (*occupant, error) {
 
 // callEdition is the edition of the task's files now. It is an error where the call needs
 // another one.
-func (a *admission) callEdition(ctx context.Context) (string, error) {
-	j := a.job
-	now, err := a.edition(ctx)
+func (j *job) callEdition(ctx context.Context) (string, error) {
+	now, err := j.edition(ctx)
 	if err == nil && j.want.Edition != "" && j.want.Edition != now {
 		err = j.judge.outdated(j.task, j.want.Edition, now)
 	}
@@ -72,14 +68,12 @@ func (a *admission) callEdition(ctx context.Context) (string, error) {
 
 // edition is the edition of the task's files now. An error is the fault of a start, or
 // why the call ended.
-func (a *admission) edition(ctx context.Context) (string, error) {
-	j := a.job
+func (j *job) edition(ctx context.Context) (string, error) {
 	now, err := j.task.Edition(ctx, j.o.StartLimit)
 	return now, j.judge.unanswered(j.task, err)
 }
 
-func (a *admission) unfit(p *occupant, edition string) string {
-	j := a.job
+func (j *job) unfit(p *occupant, edition string) string {
 	switch {
 	case p.exited():
 		return "ended while idle"
@@ -93,8 +87,7 @@ func (a *admission) unfit(p *occupant, edition string) string {
 	return p.account.unfit(j.fresh, j.want.Clean)
 }
 
-func (a *admission) backoff(ctx context.Context) error {
-	j := a.job
+func (j *job) backoff(ctx context.Context) error {
 	failures := j.owner.failures
 	if failures == 0 {
 		return nil
@@ -111,11 +104,10 @@ func (a *admission) backoff(ctx context.Context) error {
 
 // start makes a new process ready for the call. A fresh one is forked from a template of
 // the edition fork, unless that is "" or there is none.
-func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
-	j := a.job
+func (j *job) start(ctx context.Context, fork string) (*occupant, error) {
 	j.slot.enter(Starting, "call of "+j.task.Name)
 	j.slot.starts(j.task.Name)
-	p, child, err := a.spawn(ctx, fork)
+	p, child, err := j.spawn(ctx, fork)
 	if err != nil {
 		j.owner.unstart()
 		return nil, err
@@ -123,12 +115,12 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 	j.owner.occupy(p)
 	ready, evidence, trace := p.session.Greet(ctx)
 	if evidence != nil {
-		return a.unready(ctx, child, &deathError{evidence, trace})
+		return j.unready(ctx, child, &deathError{evidence, trace})
 	}
 	p.account.batch, p.account.concurrent, p.kinds = ready.Batch, ready.Concurrent, ready.Kinds
 	if child != nil {
 		p.edition = child.Edition
-	} else if p.edition, err = a.edition(ctx); err != nil {
+	} else if p.edition, err = j.edition(ctx); err != nil {
 		j.owner.abandon(err, "its file system does not answer")
 		return nil, err
 	}
@@ -144,8 +136,7 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 
 // spawn starts a process before its handshake: a template's child, or a new interpreter
 // or program.
-func (a *admission) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
-	j := a.job
+func (j *job) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
 	if fork != "" && j.fresh {
 		switch child, err := j.owner.templates.Fork(ctx, j.task, j.o, fork); {
 		case err == nil:
@@ -166,8 +157,7 @@ func (a *admission) spawn(ctx context.Context, fork string) (*occupant, *templat
 
 // unready ends a process that did not get ready. For a template's child it starts one
 // without a template; else the error is the call's.
-func (a *admission) unready(ctx context.Context, child *template.Child, d *deathError) (*occupant, error) {
-	j := a.job
+func (j *job) unready(ctx context.Context, child *template.Child, d *deathError) (*occupant, error) {
 	if j.calls.endLapsed(); len(j.calls.list) == 0 {
 		j.owner.kill("the call's time was over")
 		return nil, calls.ErrLapsed
@@ -179,7 +169,7 @@ func (a *admission) unready(ctx context.Context, child *template.Child, d *death
 	if child != nil {
 		child.Unready(d.evidence)
 		j.owner.retire(false, "did not get ready")
-		return a.start(ctx, "")
+		return j.start(ctx, "")
 	}
 	d.evidence.Loading = true
 	fault := j.judge.diagnose(j.owner.process, d)

@@ -79,7 +79,7 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 
 // checkEdition refuses a program that does not have the edition of the call.
 func (c *command) checkEdition(ctx context.Context) error {
-	now, err := (&admission{c.job}).callEdition(ctx)
+	now, err := c.job.callEdition(ctx)
 	if err != nil {
 		return err
 	}

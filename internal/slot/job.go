@@ -88,7 +88,7 @@ func (j *job) run(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		p, err := (&admission{j}).admit(ctx)
+		p, err := j.admit(ctx)
 		if err != nil {
 			return err
 		}
