@@ -19,18 +19,13 @@ import (
 // conversation feeds the items of a job to one process and hears its answers. It owns
 // what is in flight. A *deathError or *lostError tells its owner to end the process.
 type conversation struct {
-	job     *job
-	slot    *Slot
-	p       *occupant
-	flight  *flight
-	answers answers
+	answers
 	// suspects are the items to blame for a death, if not all that run.
 	suspects []item
 }
 
 func newConversation(j *job, p *occupant) *conversation {
-	f := &flight{concurrent: p.account.concurrent}
-	return &conversation{job: j, slot: j.slot, p: p, flight: f, answers: answers{job: j, slot: j.slot, p: p, flight: f}}
+	return &conversation{answers: answers{job: j, slot: j.slot, p: p, flight: &flight{concurrent: p.account.concurrent}}}
 }
 
 // run runs items until all in flight are answered and none is ready, or the process has
@@ -43,7 +38,7 @@ func (c *conversation) run(ctx context.Context) error {
 		if err := c.feed(); err != nil {
 			return err
 		}
-		c.answers.publish()
+		c.publish()
 		if len(c.flight.items) == 0 {
 			return nil
 		}
@@ -59,7 +54,7 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-c.job.calls.news:
 			continue
 		case message := <-c.p.session.Heard:
-			then = func() error { return c.answers.hear(message) }
+			then = func() error { return c.hear(message) }
 		case r := <-c.job.joins():
 			then = func() error { c.job.join(r); return nil }
 		case <-c.job.calls.gone:
@@ -73,7 +68,7 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-ctx.Done():
 			err := context.Cause(ctx)
 			if !errors.Is(err, calls.ErrLapsed) {
-				_ = c.answers.look() // the calls end anyway: an error of this look changes nothing
+				_ = c.look() // the calls end anyway: an error of this look changes nothing
 			}
 			return err
 		}
@@ -154,7 +149,7 @@ func (c *conversation) feedOf(each *call, enough, n, unit int) (sent int, err er
 	if each.Files {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
-	return len(items), c.answers.say(run)
+	return len(items), c.say(run)
 }
 
 // cancel lets go of calls whose callers have given up while others go on. If the items of
@@ -175,7 +170,7 @@ func (c *conversation) cancel() error {
 			continue
 		}
 		each.canceled = time.Now()
-		if err := c.answers.say(wire.Cancel{Runs: c.flight.runs(each)}); err != nil {
+		if err := c.say(wire.Cancel{Runs: c.flight.runs(each)}); err != nil {
 			return err
 		}
 	}
@@ -190,7 +185,7 @@ func (c *conversation) check() error {
 			return &lostError{"it did not end the items of a call that was cancelled"}
 		}
 	}
-	return c.answers.look()
+	return c.look()
 }
 
 // doomed returns the death of a process that is to be recycled, after reading its last
@@ -200,7 +195,7 @@ func (c *conversation) doomed() error {
 	if why == "" {
 		return nil
 	}
-	if err := c.answers.look(); err != nil {
+	if err := c.look(); err != nil {
 		return err
 	}
 	return &deathError{evidence: &diagnosis.Evidence{Recycled: why}}
@@ -212,10 +207,10 @@ func (c *conversation) late() error {
 	// A result that has come in time counts, however late it is read.
 	select {
 	case message := <-c.p.session.Heard:
-		return c.answers.hear(message)
+		return c.hear(message)
 	default:
 	}
-	if err := c.answers.look(); err != nil {
+	if err := c.look(); err != nil {
 		return err
 	}
 	suspects := c.flight.suspects()
@@ -236,7 +231,7 @@ func (c *conversation) late() error {
 	if err := c.job.calls.held(); err != nil {
 		return err
 	}
-	if err := c.answers.look(); err != nil {
+	if err := c.look(); err != nil {
 		return err
 	}
 	suspects = slices.DeleteFunc(suspects, func(one item) bool { return c.flight.find(one.run, one.n) < 0 })
