@@ -71,9 +71,12 @@ func (s *callers) lose(cause error) {
 }
 
 // wake makes the owner look at the contexts of calls.
-func (s *callers) wake() {
+func (s *callers) wake() { signal(s.gone) }
+
+// signal leaves a token, unless one is there already.
+func signal(tokens chan<- struct{}) {
 	select {
-	case s.gone <- struct{}{}:
+	case tokens <- struct{}{}:
 	default:
 	}
 }

@@ -87,7 +87,7 @@ func (q *queue) pull(owner *call) {
 		q.mu.Lock()
 		q.over, q.pulling = true, false
 		q.mu.Unlock()
-		q.tell()
+		signal(q.news)
 		close(q.gone)
 	}()
 	for one, err := range owner.Work.Items() {
@@ -116,7 +116,7 @@ func (q *queue) add(one item, err error) bool {
 		q.bytes += one.size()
 	}
 	if len(q.items) == q.enough || q.full(q.wanted) {
-		q.tell()
+		signal(q.news)
 	}
 	for !q.left && q.full(q.wanted) {
 		q.pulling = false
@@ -222,10 +222,3 @@ func (q *queue) ask(enough, n int) {
 }
 
 func (q *queue) full(n int) bool { return len(q.items) >= n || q.bytes >= frameBytes }
-
-func (q *queue) tell() {
-	select {
-	case q.news <- struct{}{}:
-	default:
-	}
-}

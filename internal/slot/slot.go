@@ -143,10 +143,7 @@ func (s *Slot) Recycle(ctx context.Context, why string) error {
 	s.mu.Lock()
 	s.doomed, s.doomedFor = s.stats.Processes, why
 	s.mu.Unlock()
-	select {
-	case s.doom <- struct{}{}:
-	default:
-	}
+	signal(s.doom)
 	return s.Clear(ctx)
 }
 
