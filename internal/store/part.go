@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"iter"
 	"maps"
@@ -149,20 +148,12 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 }
 
 func (f *Folder) head(ctx context.Context, p partName) (part, error) {
-	o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
-	if err != nil {
-		return part{}, f.unread(p, err)
+	text, err := f.in.ReadExactly(ctx, f.keyOf(p), 0, headBytes)
+	var head partHead
+	if err == nil {
+		head, err = parsePartHead(text)
 	}
-	defer o.Close()
-	text, err := io.ReadAll(o)
-	if err != nil {
-		return part{}, f.unread(p, err)
-	}
-	h, err := parsePartHead(text)
-	if err != nil {
-		return part{}, f.unread(p, err)
-	}
-	return part{p, h}, nil
+	return part{p, head}, f.unread(p, err)
 }
 
 // load reads the lines of a part and checks them.
