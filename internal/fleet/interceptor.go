@@ -42,24 +42,20 @@ const (
 // and search attributes pass as they are, as with the SDK's data converters.
 func intercept(c payloadCodec) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		request, err := encode(ctx, c, request)
+		encoded, err := encode(ctx, c, request.(proto.Message))
 		if err != nil {
 			return err
 		}
-		if err := call(ctx, method, request, reply, cc, options...); err != nil {
+		if err := call(ctx, method, encoded, reply, cc, options...); err != nil {
 			return err
 		}
-		return decode(ctx, c, reply)
+		return decode(ctx, c, reply.(proto.Message))
 	}
 }
 
 // encode returns a message with its payloads encoded. The message itself stays, since the
 // SDK sends it again after some errors.
-func encode(ctx context.Context, c payloadCodec, request any) (any, error) {
-	message, ok := request.(proto.Message)
-	if !ok {
-		return request, nil
-	}
+func encode(ctx context.Context, c payloadCodec, message proto.Message) (proto.Message, error) {
 	message = proto.Clone(message)
 	return message, change(ctx, message, func(payloads []*common.Payload) error {
 		// What no data converter made is between the SDK and the server.
@@ -72,11 +68,7 @@ func encode(ctx context.Context, c payloadCodec, request any) (any, error) {
 
 // decode decodes the payloads of a message in place. One that the codec refuses stays as
 // it is, with the reason, for its reader to name.
-func decode(ctx context.Context, c payloadCodec, reply any) error {
-	message, ok := reply.(proto.Message)
-	if !ok {
-		return nil
-	}
+func decode(ctx context.Context, c payloadCodec, message proto.Message) error {
 	return change(ctx, message, func(payloads []*common.Payload) error {
 		return inBatches(ctx, payloads, c, converter.PayloadCodec.Decode, func(p *common.Payload, err error) error {
 			contract.MarkRefused(p, err)
