@@ -67,10 +67,9 @@ func Load(path string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("find the folder of %s: %w", path, err)
 	}
-	c := Config{Dir: dir, file: path}
-	c.lines = map[string]int{}
+	c := Config{Dir: dir, file: path, lines: map[string]int{}}
 	r := &report{lines: c.lines}
-	(&document{c.lines}).read(data, &c, r)
+	r.read(data, &c)
 	c.Temporal.Connect = c.path(c.Temporal.Connect)
 	return c, r.err(path)
 }

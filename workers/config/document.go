@@ -17,18 +17,13 @@ import (
 	"github.com/gpumux/gpumux/internal/strict"
 )
 
-// document turns YAML into the JSON that has the same shape and all of its scalars as
-// text: a library that types them would make 1.1 of a variable's 1.10.
-type document struct {
-	// lines has the line of each field.
-	lines map[string]int
-}
-
 // syntax finds the line in an error of the library.
 var syntax = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n  )?(?:line (\d+): )?(.*)`)
 
-// read fills into, a pointer to a struct, and reports all that is wrong.
-func (d *document) read(data []byte, into any, r *report) {
+// read fills into, a pointer to a struct, from YAML, and reports all that is wrong. On the
+// way YAML becomes JSON of the same shape with all scalars as text: a library that types
+// them would make 1.1 of a variable's 1.10.
+func (r *report) read(data []byte, into any) {
 	var root, second yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(data))
 	err := in.Decode(&root)
@@ -48,7 +43,7 @@ func (d *document) read(data []byte, into any, r *report) {
 		r.problems = []Problem{{gpumux.Problem{Message: parts[2]}, line}}
 		return
 	}
-	tree := d.plain(root.Content[0], "")
+	tree := r.plain(root.Content[0], "")
 	for {
 		text, _ := json.Marshal(tree) // maps, lists and text always encode
 		mistake := strict.Decode(text, into, strict.Text)
@@ -84,19 +79,19 @@ func remove(tree any, path []string) bool {
 	return true
 }
 
-// plain is a node as maps, lists, text and nil.
-func (d *document) plain(n *yaml.Node, field string) any {
+// plain is a node as maps, lists, text and nil. It notes the line of each field.
+func (r *report) plain(n *yaml.Node, field string) any {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if d.lines[field] == 0 {
-		d.lines[field] = n.Line
+	if r.lines[field] == 0 {
+		r.lines[field] = n.Line
 	}
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		list := make([]any, len(n.Content))
 		for i, entry := range n.Content {
-			list[i] = d.plain(entry, fmt.Sprintf("%s[%d]", field, i))
+			list[i] = r.plain(entry, fmt.Sprintf("%s[%d]", field, i))
 		}
 		return list
 	case n.Kind == yaml.MappingNode:
@@ -105,8 +100,8 @@ func (d *document) plain(n *yaml.Node, field string) any {
 			key, value := pair[0], pair[1]
 			if key.ShortTag() != "!!merge" {
 				at := strict.Member(field, key.Value)
-				d.lines[at] = key.Line
-				fields[key.Value] = d.plain(value, at)
+				r.lines[at] = key.Line
+				fields[key.Value] = r.plain(value, at)
 				continue
 			}
 			sources := []*yaml.Node{value}
@@ -114,7 +109,7 @@ func (d *document) plain(n *yaml.Node, field string) any {
 				sources = value.Content
 			}
 			for _, source := range sources {
-				merged, _ := d.plain(source, field).(map[string]any)
+				merged, _ := r.plain(source, field).(map[string]any)
 				maps.Copy(merged, fields) // what is there already wins
 				fields = merged
 			}

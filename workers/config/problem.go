@@ -42,7 +42,7 @@ func (e *Error) Error() string {
 }
 
 type report struct {
-	lines    map[string]int
+	lines    map[string]int // of each field of the file
 	problems []Problem
 }
 
