@@ -96,9 +96,7 @@ func checkShares(placements []Placement, r *report) {
 		var parts []string
 		auto := ""
 		for _, p := range pools {
-			if p.Auto() && auto != "" {
-				r.add(fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
-			}
+			r.when(p.Auto() && auto != "", fmt.Sprintf("pools[%d].slots", p.index), "auto, but pool %s has that on %s too; give one of them a number", auto, d)
 			if p.Auto() {
 				auto = p.Name
 			}

@@ -83,26 +83,18 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 // Plan resolves the pools to devices and the tasks to programs, or lists every mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
-	if c.Metrics != "" {
-		if _, err := MetricsAddress(c.Metrics); err != nil {
-			r.add("metrics", "%v", err)
-		}
-	}
+	_, err := MetricsAddress(c.Metrics)
+	r.when(c.Metrics != "" && err != nil, "metrics", "%v", err)
 	for i, pool := range c.Backlog {
-		if err := names.Pool(pool); err != nil {
-			r.add(fmt.Sprintf("backlog[%d]", i), "%v", err)
-		}
+		err := names.Pool(pool)
+		r.when(err != nil, fmt.Sprintf("backlog[%d]", i), "%v", err)
 	}
-	if len(c.Backlog) > 0 && c.Metrics == "" {
-		r.add("backlog", "is a metric; give metrics too, such as 127.0.0.1:9464")
-	}
+	r.when(len(c.Backlog) > 0 && c.Metrics == "", "backlog", "is a metric; give metrics too, such as 127.0.0.1:9464")
 	c.Temporal.check(r)
-	if _, err := c.StoreURL(); err != nil {
-		r.add("store", "%v", err)
-	}
-	if t := time.Duration(c.Contact); t != 0 && (t < contract.MinContact || t > contract.MaxContact) {
-		r.add("contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
-	}
+	_, err = c.StoreURL()
+	r.when(err != nil, "store", "%v", err)
+	t := time.Duration(c.Contact)
+	r.when(t != 0 && (t < contract.MinContact || t > contract.MaxContact), "contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
 	placements := c.placements(inventory, r)
 	tasks := c.catalog(r)
 	if err := r.err(c.file); err != nil {
@@ -174,16 +166,11 @@ func (t Temporal) Version(program string) worker.DeploymentOptions {
 // check reports what cannot be a version to r.
 func (t Temporal) check(r *report) {
 	for _, name := range []struct{ field, text string }{{"temporal.deployment", t.Deployment}, {"temporal.build", t.Build}} {
-		if len(name.text) > 200 || strings.ContainsAny(name.text, ".:") && name.field == "temporal.deployment" {
-			r.add(name.field, "%.60q has to be of at most 200 bytes without dots and colons", name.text)
-		}
+		r.when(len(name.text) > 200 || strings.ContainsAny(name.text, ".:") && name.field == "temporal.deployment", name.field,
+			"%.60q has to be of at most 200 bytes without dots and colons", name.text)
 	}
-	if t.Connect != "" && t.Address != "" {
-		r.add("temporal.address", "stands in the connection file too; leave one of them out")
-	}
-	if t.Build != "" && t.Deployment == "" {
-		r.add("temporal.build", "is a version of a deployment; give temporal.deployment too")
-	}
+	r.when(t.Connect != "" && t.Address != "", "temporal.address", "stands in the connection file too; leave one of them out")
+	r.when(t.Build != "" && t.Deployment == "", "temporal.build", "is a version of a deployment; give temporal.deployment too")
 }
 
 // MetricsAddress is the address to listen on; without a host it is loopback.

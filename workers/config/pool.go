@@ -120,9 +120,7 @@ type Group struct {
 
 // placements resolves the devices of every pool and checks that all fit together.
 func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
-	if len(c.Pools) == 0 {
-		r.add("pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
-	}
+	r.when(len(c.Pools) == 0, "pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
 	var placements []Placement
 	named := map[string]bool{}
 	for i, p := range c.Pools {
@@ -183,19 +181,11 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	} else if named[p.Name] {
 		r.add(at+".name", "%q is the name of an earlier pool too; give each pool its own", p.Name)
 	}
-	if slotWords[p.Slots] == "" && (p.Slots < 0 || p.Slots > maxSlots) {
-		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
-	}
-	if p.GPUsPerSlot < 0 {
-		r.add(at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
-	}
-	if p.Price < 0 {
-		r.add(at+".price", "%g is below 0", p.Price)
-	}
-	if p.Reserve > 0 && p.Memory == 0 && p.Slots != AutoSlots {
-		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
-			p.Reserve)
-	}
+	r.when(slotWords[p.Slots] == "" && (p.Slots < 0 || p.Slots > maxSlots), at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
+	r.when(p.GPUsPerSlot < 0, at+".gpus_per_slot", "%d is below 1", p.GPUsPerSlot)
+	r.when(p.Price < 0, at+".price", "%g is below 0", p.Price)
+	r.when(p.Reserve > 0 && p.Memory == 0 && p.Slots != AutoSlots, at+".reserve",
+		"%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto", p.Reserve)
 	oneOf(r, at+".cores", p.Cores, "near", "all")
 	oneOf(r, at+".mode", p.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
 }

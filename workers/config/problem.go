@@ -55,6 +55,12 @@ func (r *report) add(field, format string, args ...any) {
 	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
 }
 
+func (r *report) when(made bool, field, format string, args ...any) {
+	if made {
+		r.add(field, format, args...)
+	}
+}
+
 // err is an *Error with the problems by line, or nil without any.
 func (r *report) err(file string) error {
 	if len(r.problems) == 0 {
@@ -66,7 +72,5 @@ func (r *report) err(file string) error {
 
 // oneOf checks a word that may be left out.
 func oneOf[S ~string](r *report, field string, value, first, second S) {
-	if value != "" && value != first && value != second {
-		r.add(field, "%q is unknown; use %s or %s", value, first, second)
-	}
+	r.when(value != "" && value != first && value != second, field, "%q is unknown; use %s or %s", value, first, second)
 }

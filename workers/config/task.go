@@ -60,9 +60,7 @@ var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
 
 // catalog resolves every task, or reports what is wrong with it.
 func (c Config) catalog(r *report) *Catalog {
-	if len(c.Tasks) == 0 && c.file != "" {
-		r.add("tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
-	}
+	r.when(len(c.Tasks) == 0 && c.file != "", "tasks", `none given; name at least one, such as embed: {python: "embed.py:embed"}`)
 	tasks := NewCatalog(map[string]launch.Task{})
 	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
 		at := strict.Member("tasks", name)
@@ -95,11 +93,8 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	maps.DeleteFunc(kindsGiven, func(_ string, set bool) bool { return !set })
 	kinds := slices.Sorted(maps.Keys(kindsGiven))
-	if len(kinds) == 0 {
-		r.add(at, "says not what to run; give one of python, python_dir, r, command and program")
-	} else if len(kinds) > 1 {
-		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
-	}
+	r.when(len(kinds) == 0, at, "says not what to run; give one of python, python_dir, r, command and program")
+	r.when(len(kinds) > 1, at, "has %s; give only one", strings.Join(kinds, " and "))
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv,
 		Mode: t.Mode, Fresh: launch.Fresh(t.Fresh), ExplainOOM: t.ExplainOOM, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
@@ -107,9 +102,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	switch {
 	case t.Dir != "":
 		checkFolder(at+".dir", task.Dir, r)
-		if t.PythonDir != "" {
-			r.add(at+".dir", "python_dir is the working folder already; leave dir out")
-		}
+		r.when(t.PythonDir != "", at+".dir", "python_dir is the working folder already; leave dir out")
 	case t.PythonDir != "":
 		task.Dir = c.path(t.PythonDir)
 		checkFolder(at+".python_dir", task.Dir, r)
@@ -142,36 +135,16 @@ func (t Task) checkLimits(at string, r *report) {
 	oneOf(r, at+".fresh", t.Fresh, string(launch.Fork), string(launch.Spawn))
 	oneOf(r, at+".output", t.Output, "json", "text")
 	command := len(t.Command) > 0
-	if command && t.Mode == gpumux.ModePersistent {
-		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
-	}
-	if command && t.Recycle != 0 {
-		r.add(at+".recycle", "a command runs once per item; leave it out")
-	}
-	if !command && t.Output != "" {
-		r.add(at+".output", "is for commands only; a function returns its result")
-	}
-	if command && t.Start != 0 {
-		r.add(at+".start", "a command has no start of its own; give timeout, which counts all of it")
-	}
-	if t.Python == "" && t.PythonDir == "" {
-		if t.Fresh != "" {
-			r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
-		}
-		if t.ExplainOOM {
-			r.add(at+".explain_oom", "is for python and python_dir only")
-		}
-	}
-	positive := func(field string, negative bool) {
-		if negative {
-			r.add(at+"."+field, "is negative; leave it out for no limit")
-		}
-	}
-	if t.Start < 0 {
-		r.add(at+".start", "is negative; leave it out for the default")
-	}
-	positive("timeout", t.Timeout < 0)
-	positive("recycle", t.Recycle < 0)
+	r.when(command && t.Mode == gpumux.ModePersistent, at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
+	r.when(command && t.Recycle != 0, at+".recycle", "a command runs once per item; leave it out")
+	r.when(!command && t.Output != "", at+".output", "is for commands only; a function returns its result")
+	r.when(command && t.Start != 0, at+".start", "a command has no start of its own; give timeout, which counts all of it")
+	python := t.Python != "" || t.PythonDir != ""
+	r.when(t.Fresh != "" && !python, at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	r.when(t.ExplainOOM && !python, at+".explain_oom", "is for python and python_dir only")
+	r.when(t.Start < 0, at+".start", "is negative; leave it out for the default")
+	r.when(t.Timeout < 0, at+".timeout", "is negative; leave it out for no limit")
+	r.when(t.Recycle < 0, at+".recycle", "is negative; leave it out for no limit")
 }
 
 func (c Config) interpreter(at string, t Task, r *report) string {
@@ -266,9 +239,7 @@ func checkPython(at string, task launch.Task, r *report) {
 	}
 	file, function := task.Python[:i], task.Python[i+1:]
 	if !strings.HasSuffix(file, ".py") {
-		if !moduleName.MatchString(file) {
-			r.add(at, "%q is no module name; write it as file.py:function or module:function", file)
-		}
+		r.when(!moduleName.MatchString(file), at, "%q is no module name; write it as file.py:function or module:function", file)
 		return
 	}
 	path, code, ok := source(at, file, task, r)
@@ -279,14 +250,12 @@ func checkPython(at string, task launch.Task, r *report) {
 
 func checkEnv(at string, t Task, r *report) {
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
-		if why := launch.Refused(name); why != "" {
-			r.add(strict.Member(at+".env", name), "%s", why)
-		}
+		why := launch.Refused(name)
+		r.when(why != "", strict.Member(at+".env", name), "%s", why)
 	}
 	for i, name := range t.PassEnv {
-		if why := launch.Refused(name); why != "" {
-			r.add(fmt.Sprintf("%s.pass_env[%d]", at, i), "%s", why)
-		}
+		why := launch.Refused(name)
+		r.when(why != "", fmt.Sprintf("%s.pass_env[%d]", at, i), "%s", why)
 	}
 }
 
