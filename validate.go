@@ -67,12 +67,9 @@ func (in MapInput) Validate() error {
 	in.validateItems(bad)
 	bad.longest("source", in.Source, MaxKey)
 	from, results, _ := names.CutResults(in.Source)
-	if results && from == "" {
-		bad.Add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
-	}
-	if err := names.Columns(in.Source, in.Columns); err != nil {
-		bad.Add("columns", "%v", err)
-	}
+	bad.when(results && from == "", "source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
+	err := names.Columns(in.Source, in.Columns)
+	bad.when(err != nil, "columns", "%v", err)
 	bad.longest("output", in.Output, MaxKey)
 	if in.Output != "" {
 		if err := names.Output(in.Output); err != nil {
@@ -86,66 +83,44 @@ func (in MapInput) Validate() error {
 	} else if in.Range != nil && (in.Range.End-in.Range.Start < 0 || in.Range.Len() > MaxItems) {
 		bad.Add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
 	}
-	if in.Window < 0 || in.Window > MaxWindow {
-		bad.Add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
-	}
+	bad.when(in.Window < 0 || in.Window > MaxWindow, "window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	bad.limit("patience", in.Patience, maxTimeout)
 	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
 	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
-	if bad.longest("argFile", in.ArgFile, MaxKey); in.ArgFile != "" && in.Arg != nil {
-		bad.Add("argFile", "stands for arg; give one of them")
-	}
-	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
-		bad.Add("maxFailures", "%v", err)
-	}
-	if in.Priority < 0 || in.Priority > 5 {
-		bad.Add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
-	}
-	if n := len(in.FairnessKey); n > 64 {
-		bad.Add("fairnessKey", "has %d bytes; the server takes at most 64", n)
-	}
-	if w := in.FairnessWeight; w != 0 && !(w >= 0.001 && w <= 1000) {
-		bad.Add("fairnessWeight", "%v is outside 0.001 to 1000", w)
-	}
+	bad.longest("argFile", in.ArgFile, MaxKey)
+	bad.when(in.ArgFile != "" && in.Arg != nil, "argFile", "stands for arg; give one of them")
+	_, _, err = in.MaxFailures.parse()
+	bad.when(err != nil && in.MaxFailures != "", "maxFailures", "%v", err)
+	bad.when(in.Priority < 0 || in.Priority > 5, "priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
+	bad.when(len(in.FairnessKey) > 64, "fairnessKey", "has %d bytes; the server takes at most 64", len(in.FairnessKey))
+	w := in.FairnessWeight
+	bad.when(w != 0 && !(w >= 0.001 && w <= 1000), "fairnessWeight", "%v is outside 0.001 to 1000", w)
 	return bad.Err()
 }
 
 // validateStep checks what belongs to one task. The fields lie at a prefix.
 func (in MapInput) validateStep(bad *InputError, at string) {
-	if strings.TrimSpace(in.Task) == "" {
-		bad.Add(at+"task", "is missing; give the name of a task that the workers know")
-	}
+	bad.when(strings.TrimSpace(in.Task) == "", at+"task", "is missing; give the name of a task that the workers know")
 	bad.longest(at+"task", in.Task, MaxName)
 	bad.longest(at+"edition", in.Edition, MaxName)
-	if n := len(in.Ladder); n > MaxRungs {
-		bad.Add(at+"ladder", "has %d pools, more than %d", n, MaxRungs)
-	}
+	bad.when(len(in.Ladder) > MaxRungs, at+"ladder", "has %d pools, more than %d", len(in.Ladder), MaxRungs)
 	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
-		field := fmt.Sprintf("%sladder[%d]", at, i)
-		if err := names.Pool(rung); err != nil {
-			bad.Add(field, "%v", err)
-		}
+		err := names.Pool(rung)
+		bad.when(err != nil, fmt.Sprintf("%sladder[%d]", at, i), "%v", err)
 	}
 	if n := len(in.Arg); n > MaxArg {
 		bad.Add(at+"arg", "has %s, more than %s; put it in the store, and name it as the map's argFile", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
 		bad.Add(at+"arg", "%.80q is not JSON", in.Arg)
 	}
-	if in.Chunk < 0 || in.Chunk > MaxChunk {
-		bad.Add(at+"chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
-	}
-	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
-		bad.Add(at+"mode", "%.60q is unknown; use persistent or fresh", in.Mode)
-	}
+	bad.when(in.Chunk < 0 || in.Chunk > MaxChunk, at+"chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
+	bad.when(in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh, at+"mode", "%.60q is unknown; use persistent or fresh", in.Mode)
 	bad.limit(at+"timeout", in.Timeout, maxTimeout)
-	if in.Attempts < 0 || in.Attempts > MaxAttempts {
-		bad.Add(at+"attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
-	}
+	bad.when(in.Attempts < 0 || in.Attempts > MaxAttempts, at+"attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
 	bad.longest(at+"retryOn", strings.Join(in.RetryOn, ","), MaxKey)
 	for i, name := range in.RetryOn {
-		if name == "" || strings.TrimSpace(name) != name {
-			bad.Add(fmt.Sprintf("%sretryOn[%d]", at, i), "%.60q is no name of an exception, such as TimeoutError or openai.RateLimitError", name)
-		}
+		bad.when(name == "" || strings.TrimSpace(name) != name, fmt.Sprintf("%sretryOn[%d]", at, i),
+			"%.60q is no name of an exception, such as TimeoutError or openai.RateLimitError", name)
 	}
 	bad.limit(at+"backoff", in.Backoff, maxBackoff)
 }
@@ -157,15 +132,10 @@ func (in MapInput) validateItems(bad *InputError) {
 			sources++
 		}
 	}
-	if sources > 1 {
-		bad.Add("items", "give only one of items, source and range")
-	}
-	if sources == 0 {
-		bad.Add("items", "nothing to map over; give one of items (may be empty: []), source and range")
-	}
-	if n := len(in.Items); n > InlineItems {
-		bad.Add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
-	}
+	bad.when(sources > 1, "items", "give only one of items, source and range")
+	bad.when(sources == 0, "items", "nothing to map over; give one of items (may be empty: []), source and range")
+	bad.when(len(in.Items) > InlineItems, "items", "%d items are more than the %d that travel inline; put them in a file and give source",
+		len(in.Items), InlineItems)
 	bytes := 0
 	for i, item := range in.Items {
 		bytes += len(item)
@@ -174,19 +144,14 @@ func (in MapInput) validateItems(bad *InputError) {
 			break
 		}
 		if i == 0 && in.Key != "" {
-			if err := text.CheckField(item, in.Key); err != nil {
-				bad.Add("key", "%v", err)
-			}
+			err := text.CheckField(item, in.Key)
+			bad.when(err != nil, "key", "%v", err)
 		}
 	}
 	bad.longest("key", in.Key, MaxName)
-	if in.Key != "" && in.Range != nil {
-		bad.Add("key", "%.200q is no field: the items of a range are numbers", in.Key)
-	}
-	if bytes > InlineBytes {
-		bad.Add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
-			Size(bytes), Size(InlineBytes))
-	}
+	bad.when(in.Key != "" && in.Range != nil, "key", "%.200q is no field: the items of a range are numbers", in.Key)
+	bad.when(bytes > InlineBytes, "items", "%s of items are more than the %s that travel inline; put them in a file and give source",
+		Size(bytes), Size(InlineBytes))
 }
 
 // limit checks a time that bounds something. A number of Go without a unit counts
@@ -200,9 +165,7 @@ func (e *InputError) limit(field string, d, limit Duration) {
 }
 
 func (e *InputError) longest(field, text string, limit int) {
-	if n := len(text); n > limit {
-		e.Add(field, "has %d bytes, more than %d", n, limit)
-	}
+	e.when(len(text) > limit, field, "has %d bytes, more than %d", len(text), limit)
 }
 
 // Problem is one mistake in an input.
@@ -237,6 +200,13 @@ func (e *InputError) Add(field, format string, args ...any) {
 		e.Problems = append(e.Problems, Problem{field, fmt.Sprintf(format, args...)})
 	case n == maxProblems:
 		e.Problems = append(e.Problems, Problem{"input", "has more mistakes than these"})
+	}
+}
+
+// when adds a mistake if it was made.
+func (e *InputError) when(made bool, field, format string, args ...any) {
+	if made {
+		e.Add(field, format, args...)
 	}
 }
 
