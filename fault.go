@@ -114,34 +114,23 @@ func (f *Fault) Which() string {
 // Error is one line: kind, where, message, sizes, next step.
 func (f *Fault) Error() string {
 	var b strings.Builder
+	say := func(known bool, format string, what any) {
+		if known {
+			b.WriteString(fmt.Sprintf(format, what))
+		}
+	}
 	b.WriteString(string(f.Kind))
-	if f.Slot != "" {
-		b.WriteString(fmt.Sprintf(" in slot %s", f.Slot))
-	}
-	if f.Device != "" {
-		b.WriteString(fmt.Sprintf(" on %s", f.Device))
-	}
+	say(f.Slot != "", " in slot %s", f.Slot)
+	say(f.Device != "", " on %s", f.Device)
 	if b.Len() > 0 {
 		b.WriteString(": ")
 	}
-	if f.Class != "" {
-		b.WriteString(f.Class + ": ")
-	}
+	say(f.Class != "", "%s: ", f.Class)
 	b.WriteString(f.Message)
-	if f.Exit != "" && !strings.Contains(f.Message, f.Exit) {
-		b.WriteString(fmt.Sprintf(" (%s)", f.Exit))
-	}
-	if f.Budget > 0 {
-		b.WriteString(fmt.Sprintf("; budget %s", Size(f.Budget)))
-	}
-	if f.Peak > 0 {
-		b.WriteString(fmt.Sprintf(", peak %s", Size(f.Peak)))
-	}
-	if f.Requested > 0 {
-		b.WriteString(fmt.Sprintf(", asked for %s", Size(f.Requested)))
-	}
-	if f.Hint != "" {
-		b.WriteString("; " + f.Hint)
-	}
+	say(f.Exit != "" && !strings.Contains(f.Message, f.Exit), " (%s)", f.Exit)
+	say(f.Budget > 0, "; budget %s", Size(f.Budget))
+	say(f.Peak > 0, ", peak %s", Size(f.Peak))
+	say(f.Requested > 0, ", asked for %s", Size(f.Requested))
+	say(f.Hint != "", "; %s", f.Hint)
 	return b.String()
 }
