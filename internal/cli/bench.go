@@ -104,9 +104,8 @@ func (b *bench) check() error {
 	known("pool", []string{"gpu", "cpu"}, b.pool)
 	known("framework", benchFrameworks, b.framework)
 	if b.jsonFile != "" { // before minutes are spent on its contents
-		if err := os.WriteFile(b.jsonFile, nil, 0o644); err != nil {
-			m.add("%v; name another file for the report", err)
-		}
+		err := os.WriteFile(b.jsonFile, nil, 0o644)
+		m.when(err != nil, "%v; name another file for the report", err)
 	}
 	return m.err()
 }

@@ -25,11 +25,8 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	f.readTasks(&m, c, args)
 	f.checkItems(&m, changed)
 	f.checkInput(&m, c)
-	if changed("id") {
-		if err := starter.CheckID(f.id); err != nil {
-			m.add("--id: %v", err)
-		}
-	}
+	err := starter.CheckID(f.id)
+	m.when(changed("id") && err != nil, "--id: %v", err)
 	m.when(f.detach && f.local, "--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	m.when(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)
@@ -51,9 +48,8 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 	case f.detach:
 		m.add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
 	case len(*m) == 0:
-		if err := checkFolder(f.files); err != nil {
-			m.add("%v", err)
-		}
+		err := checkFolder(f.files)
+		m.when(err != nil, "%v", err)
 	}
 }
 
@@ -86,9 +82,8 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 			m.add("TASK %s: %s %s", in.Stages[at].Task, field, p.Message)
 		}
 	}
-	if fresh := f.task.Fresh; fresh != "" && fresh != string(launch.Fork) && fresh != string(launch.Spawn) {
-		m.add("--fresh %q is unknown; use fork or spawn", fresh)
-	}
+	fresh := f.task.Fresh
+	m.when(fresh != "" && fresh != string(launch.Fork) && fresh != string(launch.Spawn), "--fresh %q is unknown; use fork or spawn", fresh)
 	switch out := f.task.Output; {
 	case out != "" && out != "json" && out != "text":
 		m.add("--output %q is unknown; use json or text", out)
@@ -146,14 +141,12 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	}
 	if changed("delimiter") {
 		var err error
-		if s.delimiter, err = items.ParseDelimiter(f.delimiter); err != nil {
-			m.add("--delimiter: %v", err)
-		}
+		s.delimiter, err = items.ParseDelimiter(f.delimiter)
+		m.when(err != nil, "--delimiter: %v", err)
 	}
 	for _, in := range s.in {
-		if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
-			m.add("--columns %v", err)
-		}
+		err := names.Columns(in, s.columns)
+		m.when(err != nil && !isMany(in), "--columns %v", err)
 	}
 }
 

@@ -283,18 +283,16 @@ sees files and batches of their own, and shares the GPUs evenly with others. Bey
 		m.when(!names.Loopback(listen) && (keys == "" || cert == ""), "--listen %s is beyond this machine's loopback, and needs --keys, --tls-cert and --tls-key", listen)
 		m.when(s.MaxFile < 1, "--max-file %s leaves no file", s.MaxFile)
 		if keys != "" {
-			if err := s.ReadKeys(keys); err != nil {
-				m.add("--keys: %v", err)
-			}
+			err := s.ReadKeys(keys)
+			m.when(err != nil, "--keys: %v", err)
 		}
 		secret, err := tls.LoadX509KeyPair(cert, key)
 		m.when(err != nil && cert != "", "--tls-cert: %v", err)
 		for _, ladder := range s.Models {
 			checked := f.input
 			checked.Range, checked.Ladder = &gpumux.Range{}, ladder
-			if err := checked.Validate(); err != nil {
-				m.add("%v", err)
-			}
+			err := checked.Validate()
+			m.when(err != nil, "%v", err)
 		}
 		if err := m.err(); err != nil {
 			return err
