@@ -153,15 +153,13 @@ func (k *contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	p.mu.Lock()
 	p.timer = time.AfterFunc(min(limit-moment, contactEvery), func() { p.left() })
 	p.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
-	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
+	ctx, unlink := until(context.WithValue(ctx, pulseKey{}, p), p.held)
 	return ctx, func() {
 		p.mu.Lock()
 		p.ended = true
 		p.timer.Stop()
 		p.mu.Unlock()
 		unlink()
-		cancel(nil)
 	}
 }
 

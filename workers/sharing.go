@@ -8,7 +8,6 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/sharing"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 type shareKey struct{ pool, group string }
@@ -39,7 +38,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 			if !slices.ContainsFunc(g.Devices, func(d gpu.Device) bool { return d.UUID == uuid }) {
 				continue
 			}
-			share := w.share(p, g)
+			share := w.shares[shareKey{p.Name, g.Name}]
 			prober.Env = share.Env(p.Memory, false)
 			if err := share.Await(ctx); err != nil {
 				return health.Probe{Untried: err.Error()}
@@ -54,8 +53,4 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 		w.memory.Tried(uuid, !found.Blind)
 	}
 	return found
-}
-
-func (w *Worker) share(p config.Placement, g config.Group) sharing.Share {
-	return w.shares[shareKey{p.Name, g.Name}]
 }

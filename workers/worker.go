@@ -279,7 +279,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 }
 
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, cores []int, runtime string) *pool.Seat {
-	alone, share := p.Pool, w.share(p, g)
+	alone, share := p.Pool, w.shares[shareKey{p.Name, g.Name}]
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(whole bool) (map[string]string, gpumux.Size) {
 		budget := p.Pool
@@ -356,11 +356,8 @@ func (w *Worker) serveMetrics() error {
 	if w.config.Metrics == "" {
 		return nil
 	}
-	address, err := config.MetricsAddress(w.config.Metrics)
-	if err != nil {
-		return err
-	}
-	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory)
+	address, _ := config.MetricsAddress(w.config.Metrics) // the plan was made with it
+	_, err := w.metrics.Serve(address, config.Devices(w.placements), w.inventory)
 	return err
 }
 
