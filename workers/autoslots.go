@@ -30,11 +30,6 @@ const (
 	roomShare = 0.9
 )
 
-// deviceStatus answers a sizing about devices; *gpu.Inventory does.
-type deviceStatus interface {
-	Status(uuid string) (gpu.Status, error)
-}
-
 // sizing finds how many slots per device a pool with slots: auto has. It begins with one.
 // Once it has measured the throughput it doubles the slots, for as long as that pays;
 // then it keeps the last number that paid. Each edition of a task is searched once. It
@@ -46,7 +41,7 @@ type sizing struct {
 	max     int
 	memory  gpumux.Size // budget of a slot on each of its devices
 	reserve gpumux.Size // of each device
-	devices deviceStatus
+	status  func(uuid string) (gpu.Status, error)
 	log     *zap.Logger
 
 	mu       sync.Mutex // guards what follows, every search and every stint
@@ -85,10 +80,10 @@ type stint struct {
 	items       int       // after the first ones
 }
 
-func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log *zap.Logger) *sizing {
+func newSizing(p *pool.Pool, placed config.Placement, status func(uuid string) (gpu.Status, error), log *zap.Logger) *sizing {
 	p.Resize(1)
 	return &sizing{
-		pool: p, groups: placed.Groups, max: placed.MaxSlots, devices: devices, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
+		pool: p, groups: placed.Groups, max: placed.MaxSlots, status: status, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
 		reserve: placed.Reserve, searches: map[sizedEdition]*slotSearch{}, stints: map[*pool.Seat]*stint{},
 	}
 }
@@ -300,7 +295,7 @@ func (s *sizing) room(peak int64, from, to int) int {
 	}
 	for _, g := range s.groups {
 		for _, d := range g.Devices {
-			status, err := s.devices.Status(d.UUID)
+			status, err := s.status(d.UUID)
 			if err != nil || status.Memory.Total == 0 {
 				continue
 			}

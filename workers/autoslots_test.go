@@ -76,7 +76,7 @@ func startPlant(t *testing.T, pl *pool.Pool, max int) *plant {
 		Pool: config.Pool{GPUsPerSlot: 1}, MaxSlots: max,
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
-	s := newSizing(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
+	s := newSizing(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}.Status, zap.New(core))
 	p := &plant{sizing: s, t: t, seen: seen, callers: max + 2, results: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -262,19 +262,19 @@ func TestSizing_RoomInMemory(t *testing.T) {
 	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
 	s := &sizing{
 		memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
-		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
+		status: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}}.Status,
 	}
 	require.Equal(t, 4, s.room(0, 2, 4))
 	require.Equal(t, 6, s.room(0, 2, 16), "four more have room on b")
 	s.memory = 0 // 30 GiB of b for each of two
 	require.Equal(t, 2, s.room(0, 2, 4))
-	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
+	s.status = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}.Status
 	require.Equal(t, 4, s.room(20<<30, 1, 8), "an item held 20 GiB, and a context takes some")
 	s.reserve = 30 << 30
 	require.Equal(t, 2, s.room(20<<30, 1, 8), "40 GiB are left")
 	s.reserve = 0
 	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
-	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
+	s.status = free{"c": {Total: 64 << 30, Free: 50 << 30}}.Status
 	require.Equal(t, 3, s.room(20<<30, 1, 8))
 }
 

@@ -237,7 +237,7 @@ func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queue
 		guard.Add(opened, p.Groups)
 		var size *sizing
 		if p.Auto() {
-			size = newSizing(opened, p, w.inventory, w.log)
+			size = newSizing(opened, p, w.inventory.Status, w.log)
 			w.guards.Go(func() { size.Run(guarding) })
 		}
 		queues = append(queues, w.poolQueues(p, opened, guard, size)...)
