@@ -168,18 +168,12 @@ func CutResults(source string) (output string, results, failed bool) {
 }
 
 // Table reports whether a source is by its name a Parquet file of rows.
-func Table(source string) bool { return strings.EqualFold(path.Ext(fileOf(source)), ".parquet") }
-
-// fileOf is the name of the file of items, or "" of results.
-func fileOf(source string) string {
+func Table(source string) bool {
 	name, results, _ := CutResults(source)
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")
 	}
-	if results {
-		return ""
-	}
-	return name
+	return !results && strings.EqualFold(path.Ext(name), ".parquet")
 }
 
 // Columns returns what is wrong with the columns to read of a source, or nil; none are
