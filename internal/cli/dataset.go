@@ -14,7 +14,6 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -116,7 +115,7 @@ func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 			return nil, usage("--columns %v", err)
 		}
 		inputs = append(inputs, input)
-		if input.Format != inputs[0].Format || columns.Holds(file.below) != columns.Holds(files[0].below) {
+		if input.Format != inputs[0].Format || names.Table(file.below) != names.Table(files[0].below) {
 			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0].path,
 				file.path, filepath.Ext(file.below))
 		}

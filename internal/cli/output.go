@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
@@ -61,7 +62,7 @@ const unnamed = "?"
 func chooseOutput(flag, schema string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
 	o, ending := output{path: flag, stdout: stdout, unfit: new(error)}, strings.ToLower(filepath.Ext(flag))
 	switch {
-	case schema != "" && !columns.Holds(flag):
+	case schema != "" && !names.Table(flag):
 		return o, usage("--schema goes with --out FILE%s", columns.Parquet)
 	case flag == "-" && asJSON:
 		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
@@ -117,7 +118,7 @@ func (o output) check() error {
 	if err == nil && (at.stream || at.mode != 0) {
 		err = unix.Access(at.path, unix.W_OK)
 	}
-	if err == nil && at.stream && columns.Holds(o.path) {
+	if err == nil && at.stream && names.Table(o.path) {
 		err = errors.New("it is no file; Parquet needs one")
 	}
 	if err == nil && !at.stream {
@@ -179,7 +180,7 @@ func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		return errors.Join(err, to.Close())
 	}
 	return at.replace(o.owner, func(file *os.File) error {
-		if columns.Holds(o.path) {
+		if names.Table(o.path) {
 			return o.writeColumns(ctx, file, from, causes)
 		}
 		return o.copy(ctx, file, from, causes)
@@ -251,7 +252,7 @@ func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 
 // suits returns why a file of columns cannot hold what the filter leaves.
 func (f filter) suits(path string) error {
-	if columns.Holds(path) && (f.values || f.openAI || f.failed) {
+	if names.Table(path) && (f.values || f.openAI || f.failed) {
 		return usage("--out %s: --values, --openai and --failed go with JSON lines; a %s file has all items", path, columns.Parquet)
 	}
 	return nil

@@ -11,10 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -278,6 +276,3 @@ func (w *Writer) batch() (arrow.RecordBatch, error) {
 
 // Parquet is the ending of files that hold columns.
 const Parquet = ".parquet"
-
-// Holds reports whether a file of this name holds columns.
-func Holds(name string) bool { return strings.ToLower(filepath.Ext(name)) == Parquet }
