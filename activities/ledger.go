@@ -133,8 +133,6 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attemp
 	l.memo.Attempt = attempt
 }
 
-func weight(r gpumux.Result) int { return excerpt(r).Weight() }
-
 // fitting is how many items may run before it is clear that their results fit inline; 0:
 // further ones would not.
 func (l *ledger) fitting() int64 {
@@ -285,7 +283,7 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 		l.put(r)
 		return r
 	}
-	l.bytes += weight(r)
+	l.bytes += excerpt(r).Weight()
 	l.results = append(l.results, r)
 	return r
 }

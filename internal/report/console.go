@@ -148,10 +148,8 @@ func (v *visible) Write(text []byte) (int, error) {
 		in = in[size:]
 	}
 	v.begun = append([]byte(nil), in...)
-	if _, err := v.to.Write(out); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+	_, err := v.to.Write(out)
+	return len(text), err
 }
 
 func steers(r rune) bool {

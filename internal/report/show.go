@@ -48,6 +48,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 			failed += " (" + Kinds(faults) + ")"
 		}
 	}
+	started := fmt.Sprintf("%s (%s)", d.Started.Local().Format(time.DateTime), Ago(now, d.Started))
 	if !d.Closed.IsZero() {
 		took = Span(d.Closed.Sub(d.Started))
 	}
@@ -55,7 +56,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 		memory = "peak per item: " + peaks.String()
 	}
 	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
-		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory, "GPU", use,
+		"started", started, "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory, "GPU", use,
 		"results", d.Output, "web UI", page)
 	stagesTable(to, d.Stages)
 	printServing(to, d)
@@ -67,10 +68,6 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	if d.Fault != nil {
 		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), FaultText(*d.Fault))
 	}
-}
-
-func started(at, now time.Time) string {
-	return fmt.Sprintf("%s (%s)", at.Local().Format(time.DateTime), Ago(now, at))
 }
 
 func inFlight(p *gpumux.Progress) string {

@@ -66,10 +66,7 @@ func (s *Store) Close() error { return s.Objects.Close() }
 // Folder is that of a map's parts, which need not exist. The error is *objects.NameError.
 func (s *Store) Folder(name string) (*Folder, error) {
 	key, err := s.Objects.Writable(name)
-	if err != nil {
-		return nil, err
-	}
-	return &Folder{s, s.Objects, key}, nil
+	return &Folder{s, s.Objects, key}, err
 }
 
 // Lines yields the lines of a results file, each without its newline and valid until the

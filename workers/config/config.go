@@ -97,10 +97,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r.when(t != 0 && (t < contract.MinContact || t > contract.MaxContact), "contact", "%s is outside %s to %s", t, contract.MinContact, contract.MaxContact)
 	placements := c.placements(inventory, r)
 	tasks := c.catalog(r)
-	if err := r.err(c.file); err != nil {
-		return nil, nil, err
-	}
-	return placements, tasks, nil
+	return placements, tasks, r.err(c.file)
 }
 
 // StoreURL is the store with its default.
