@@ -220,9 +220,7 @@ func (o output) writeLine(to *bufio.Writer, line []byte, causes *starter.Causes)
 	if !o.exact {
 		line = text.Unescaped(line)
 	}
-	if _, err := to.Write(line); err != nil {
-		return err
-	}
+	_, _ = to.Write(line) // an error of it stays, and comes again
 	return to.WriteByte('\n')
 }
 
