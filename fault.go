@@ -3,6 +3,8 @@ package gpumux
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // FaultKind classifies a fault.
@@ -113,24 +115,10 @@ func (f *Fault) Which() string {
 
 // Error is one line: kind, where, message, sizes, next step.
 func (f *Fault) Error() string {
-	var b strings.Builder
-	say := func(known bool, format string, what any) {
-		if known {
-			b.WriteString(fmt.Sprintf(format, what))
-		}
-	}
-	b.WriteString(string(f.Kind))
-	say(f.Slot != "", " in slot %s", f.Slot)
-	say(f.Device != "", " on %s", f.Device)
-	if b.Len() > 0 {
-		b.WriteString(": ")
-	}
-	say(f.Class != "", "%s: ", f.Class)
-	b.WriteString(f.Message)
-	say(f.Exit != "" && !strings.Contains(f.Message, f.Exit), " (%s)", f.Exit)
-	say(f.Budget > 0, "; budget %s", Size(f.Budget))
-	say(f.Peak > 0, ", peak %s", Size(f.Peak))
-	say(f.Requested > 0, ", asked for %s", Size(f.Requested))
-	say(f.Hint != "", "; %s", f.Hint)
-	return b.String()
+	where := string(f.Kind) + text.When(f.Slot != "", " in slot %s", f.Slot) + text.When(f.Device != "", " on %s", f.Device)
+	exit := text.When(f.Exit != "" && !strings.Contains(f.Message, f.Exit), " (%s)", f.Exit)
+	sizes := text.When(f.Budget > 0, "; budget %s", Size(f.Budget)) + text.When(f.Peak > 0, ", peak %s", Size(f.Peak)) +
+		text.When(f.Requested > 0, ", asked for %s", Size(f.Requested))
+	return text.When(where != "", "%s: ", where) + text.When(f.Class != "", "%s: ", f.Class) + f.Message + exit + sizes +
+		text.When(f.Hint != "", "; %s", f.Hint)
 }

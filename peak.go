@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // steps is the number of steps into which a digest divides each doubling of memory. So
@@ -135,14 +137,9 @@ func (p *Peaks) String() string {
 	if p.Items() == 0 {
 		return "not measured"
 	}
-	text := fmt.Sprintf("p50 %s, p99 %s, max %s", p.Quantile(0.5), p.Quantile(0.99), p.Max())
-	if p.Budget > 0 {
-		text += fmt.Sprintf(" of %s", p.Budget)
-	}
-	if need := p.Need(); p.Budget == 0 || need < p.Budget {
-		text += fmt.Sprintf("; memory: %s would do", need)
-	}
-	return text
+	need := p.Need()
+	return fmt.Sprintf("p50 %s, p99 %s, max %s", p.Quantile(0.5), p.Quantile(0.99), p.Max()) +
+		text.When(p.Budget > 0, " of %s", p.Budget) + text.When(p.Budget == 0 || need < p.Budget, "; memory: %s would do", need)
 }
 
 // Known is p, or nil if p is empty, so that JSON leaves the field out.

@@ -3,6 +3,8 @@ package gpumux
 import (
 	"fmt"
 	"time"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // GPUUse is what GPUs did while calls of a map had them. Where several calls had a GPU at
@@ -53,23 +55,14 @@ func (u *GPUUse) String() string {
 		return ""
 	}
 	percent := func(part, all Duration) float64 { return 100 * float64(part) / float64(max(1, all)) }
-	text := fmt.Sprintf("%.0f%% busy", percent(u.Computing, u.Time))
-	if u.Energy > 0 {
-		text += fmt.Sprintf(" at %.0f W, %s", u.Energy/time.Duration(u.Time).Seconds(), joules(u.Energy))
-		if u.Items > 1 {
-			text += fmt.Sprintf(", %s per item", joules(u.Energy/float64(u.Items)))
-		}
-	}
-	if u.Cost > 0 {
-		text += fmt.Sprintf("; cost %.3g", u.Cost)
-	}
-	if slowed := percent(u.Slowed, u.Time); slowed >= 1 {
-		text += fmt.Sprintf("; slowed by heat or for want of power %.0f%% of the time", slowed)
-	}
-	if time.Duration(u.Time) >= 10*time.Second && percent(u.Computing, u.Time) < 50 && percent(u.Busy, u.Slots) > 80 {
-		text += "; its items leave it idle: try more slots per GPU, or stages for what they do on the CPU"
-	}
-	return text
+	slowed := percent(u.Slowed, u.Time)
+	idle := time.Duration(u.Time) >= 10*time.Second && percent(u.Computing, u.Time) < 50 && percent(u.Busy, u.Slots) > 80
+	return fmt.Sprintf("%.0f%% busy", percent(u.Computing, u.Time)) +
+		text.When(u.Energy > 0, " at %.0f W, %s", u.Energy/time.Duration(u.Time).Seconds(), joules(u.Energy)) +
+		text.When(u.Energy > 0 && u.Items > 1, ", %s per item", joules(u.Energy/float64(u.Items))) +
+		text.When(u.Cost > 0, "; cost %.3g", u.Cost) +
+		text.When(slowed >= 1, "; slowed by heat or for want of power %.0f%% of the time", slowed) +
+		text.When(idle, "; its items leave it idle: try more slots per GPU, or stages for what they do on the CPU")
 }
 
 func joules(energy float64) string {

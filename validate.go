@@ -58,11 +58,7 @@ func (in MapInput) Validate() error {
 		bad.Add("task", "is one of several; give either task or stages")
 	}
 	for i, step := range in.Steps() {
-		at := ""
-		if in.Stages != nil {
-			at = fmt.Sprintf("stages[%d].", i)
-		}
-		step.validateStep(bad, at)
+		step.validateStep(bad, text.When(in.Stages != nil, "stages[%d].", i))
 	}
 	in.validateItems(bad)
 	bad.longest("source", in.Source, MaxKey)
@@ -229,17 +225,6 @@ type SourceError struct {
 
 // Error is one line: file:line: problem: text; hint.
 func (e *SourceError) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Name)
-	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
-	}
-	b.WriteString(": " + e.Problem)
-	if e.Text != "" {
-		fmt.Fprintf(&b, ": %q", e.Text)
-	}
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
+	return e.Name + text.When(e.Line > 0, ":%d", e.Line) + ": " + e.Problem + text.When(e.Text != "", ": %q", e.Text) +
+		text.When(e.Hint != "", "; %s", e.Hint)
 }

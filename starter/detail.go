@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // ListOptions narrow a list of maps.
@@ -53,10 +54,7 @@ type MapInfo struct {
 // List returns maps, the newest first, one entry per ID.
 func (s *Starter) List(ctx context.Context, o ListOptions) ([]MapInfo, error) {
 	limit := cmp.Or(max(o.Limit, 0), 20)
-	filter := ""
-	if o.Running {
-		filter = "ExecutionStatus = 'Running'"
-	}
+	filter := text.When(o.Running, "ExecutionStatus = 'Running'")
 	var runs []*run
 	for r, err := range s.registry().newestRuns(ctx, filter) {
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -208,10 +209,7 @@ type EndedError struct {
 const resume = "start it again to go on with the items that have no result"
 
 func (e *EndedError) Error() string {
-	goOn := ""
-	if e.resumes {
-		goOn = "; " + resume
-	}
+	goOn := text.When(e.resumes, "; %s", resume)
 	switch item := e.Fault.Which(); {
 	case e.Status == StatusCanceled:
 		return "map " + e.ID + " was cancelled" + goOn

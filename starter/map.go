@@ -213,14 +213,8 @@ func summaryLine(note memo) string {
 
 // detailLines say in Markdown what the Web UI does not show as the map's input.
 func detailLines(in gpumux.MapInput, note memo) string {
-	lines := "- pools: " + strings.Join(in.Pools(), ", then ") + "\n"
-	if note.Input != "" {
-		lines += "- input: " + text.Plain(note.Input) + "\n"
-	}
-	if note.Output != "" {
-		lines += "- results: " + text.Plain(note.Output) + " in " + text.Plain(note.Store) + "\n"
-	}
-	return lines
+	return "- pools: " + strings.Join(in.Pools(), ", then ") + "\n" + text.When(note.Input != "", "- input: %s\n", text.Plain(note.Input)) +
+		text.When(note.Output != "", "- results: %s in %s\n", text.Plain(note.Output), text.Plain(note.Store))
 }
 
 // note is the memo of a new run of the map, after the last one that it goes on from.

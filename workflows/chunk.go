@@ -3,7 +3,6 @@ package workflows
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -83,11 +82,7 @@ func (s *stage) awaited() int {
 }
 
 func (s *stage) summaryOf(piece contract.Piece, at int) string {
-	summary := s.in.Task + " " + piece.Describe() + " on " + s.ladder.rungs[at].name
-	if piece.Tries > 0 {
-		summary += fmt.Sprintf(", try %d", piece.Tries+1)
-	}
-	return summary
+	return s.in.Task + " " + piece.Describe() + " on " + s.ladder.rungs[at].name + text.When(piece.Tries > 0, ", try %d", piece.Tries+1)
 }
 
 // dispatch starts the activity of a chunk. One that is larger than it should be, for want

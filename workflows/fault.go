@@ -2,13 +2,13 @@ package workflows
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // FaultOf finds the fault behind an error of a map, or nil. It works on what a
@@ -63,18 +63,9 @@ func invalid(err error) error {
 type origin struct{ fault *gpumux.Fault }
 
 func (o origin) Error() string {
-	text := "gpumux"
-	for _, part := range []struct{ before, value string }{
-		{" task ", o.fault.Task}, {" in slot ", o.fault.Slot}, {" on ", o.fault.Device}, {" at ", o.fault.Host},
-	} {
-		if part.value != "" {
-			text += part.before + part.value
-		}
-	}
-	if o.fault.PID != 0 {
-		text += fmt.Sprintf(", process %d", o.fault.PID)
-	}
-	return text
+	f := o.fault
+	return "gpumux" + text.When(f.Task != "", " task %s", f.Task) + text.When(f.Slot != "", " in slot %s", f.Slot) +
+		text.When(f.Device != "", " on %s", f.Device) + text.When(f.Host != "", " at %s", f.Host) + text.When(f.PID != 0, ", process %d", f.PID)
 }
 
 func (o origin) As(target any) bool {

@@ -156,13 +156,9 @@ func (p prose) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buf
 		f.AddTo(values)
 	}
 	if fault := values.Fields["fault"]; fault != nil {
-		if id := values.Fields["map"]; id != nil {
-			e.Message += fmt.Sprintf(": map %v", id)
-		}
-		if index := values.Fields["index"]; index != nil {
-			e.Message += fmt.Sprintf(", item %v = %v", index, values.Fields["item"])
-		}
-		e.Message += fmt.Sprintf(": %v", fault)
+		id, index := values.Fields["map"], values.Fields["index"]
+		e.Message += text.When(id != nil, ": map %v", id) + text.When(index != nil, ", item %v = %v", index, values.Fields["item"]) +
+			fmt.Sprintf(": %v", fault)
 		return p.bare.EncodeEntry(e, nil)
 	}
 	return p.Encoder.EncodeEntry(e, fields)

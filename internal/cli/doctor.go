@@ -21,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/store"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 func doctorCommand(a *app) *cobra.Command {
@@ -121,10 +122,7 @@ func examine(ctx context.Context, a *app, python string) []finding {
 func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
 	conn, err := a.connect(ctx)
 	if err == nil {
-		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.Namespace)
-		if conn.ui != "" {
-			detail += ", web UI " + conn.ui
-		}
+		detail := fmt.Sprintf("%s, namespace %s", conn.address, conn.Namespace) + text.When(conn.ui != "", ", web UI %s", conn.ui)
 		return conn, finding{Check: "temporal", Status: checkGood, Detail: detail}
 	}
 	f := finding{"temporal", checkBad, err.Error(), "start `gpumux dev`, or give --address"}

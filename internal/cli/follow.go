@@ -18,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/report"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -245,10 +246,7 @@ func (r *ending) exit() error {
 func (r *ending) print(to io.Writer) {
 	to = report.Visible(to)
 	elapsed := time.Duration(r.Elapsed)
-	rate := ""
-	if elapsed > 0 && r.Items > 0 {
-		rate = ", " + report.PerSecond(float64(r.Items)/elapsed.Seconds())
-	}
+	rate := text.When(elapsed > 0 && r.Items > 0, ", %s", report.PerSecond(float64(r.Items)/elapsed.Seconds()))
 	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), report.Span(elapsed), rate)
 	say := func(label, text string) {
 		if text != "" {

@@ -231,10 +231,8 @@ func (t *tokens) addTo(end *ending, entry starter.Entry) {
 	if t.Out > 0 && end.Elapsed > 0 && entry == starter.EntryStarted {
 		t.PerSecond, t.Cost = float64(t.Out)/time.Duration(end.Elapsed).Seconds(), t.price*time.Duration(end.Busy).Hours()
 		t.PerMillion = t.Cost / float64(t.Out) * 1e6
-		end.spent += fmt.Sprintf(", %s out", report.PerSecond(t.PerSecond))
-		if t.price > 0 {
-			end.spent += fmt.Sprintf("\n  cost       %.4g, %.4g per million tokens out", t.Cost, t.PerMillion)
-		}
+		end.spent += fmt.Sprintf(", %s out", report.PerSecond(t.PerSecond)) +
+			text.When(t.price > 0, "\n  cost       %.4g, %.4g per million tokens out", t.Cost, t.PerMillion)
 	}
 }
 

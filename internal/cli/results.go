@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -136,10 +137,7 @@ func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	if _, err := to.write(ctx, s.lines); err != nil || *to.unfit != nil {
 		return cmp.Or(err, *to.unfit)
 	}
-	total := ""
-	if s.items >= 0 {
-		total = " of " + humanize.Comma(s.items)
-	}
+	total := text.When(s.items >= 0, " of %s", humanize.Comma(s.items))
 	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n.Load()), total)
 	return exitFailed
 }

@@ -31,33 +31,20 @@ func Details(p gpumux.Progress, ladder []string) string {
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
 	b.WriteString(stages(p.Stages))
-	if p.WaitingFor != "" {
-		b.WriteString("\nWaits for " + text.Plain(p.WaitingFor) + "\n")
-	}
-	if p.Waiting > 0 {
-		b.WriteString(fmt.Sprintf("\n%d items raised and wait to be tried again\n", p.Waiting))
-	}
-	if p.Lost != "" {
-		b.WriteString("\nItems run again: " + p.Lost + "\n")
-	}
+	b.WriteString(text.When(p.WaitingFor != "", "\nWaits for %s\n", text.Plain(p.WaitingFor)))
+	b.WriteString(text.When(p.Waiting > 0, "\n%d items raised and wait to be tried again\n", p.Waiting))
+	b.WriteString(text.When(p.Lost != "", "\nItems run again: %s\n", p.Lost))
 	for _, pool := range p.PassedOver {
 		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + text.Plain(pool) + "\n")
 	}
-	if p.Peak != nil {
-		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
-	}
-	if p.GPU != nil {
-		b.WriteString("\nGPU: " + p.GPU.String() + "\n")
-	}
+	b.WriteString(text.When(p.Peak != nil, "\nPeak memory per item: %s\n", p.Peak))
+	b.WriteString(text.When(p.GPU != nil, "\nGPU: %s\n", p.GPU))
 	for _, kind := range slices.Sorted(maps.Keys(p.Faults)) {
 		b.WriteString(fmt.Sprintf("\n- %d × %s", p.Faults[kind], text.Plain(string(kind))))
 	}
 	for _, r := range p.Recent {
 		if r.Fault != nil {
-			stage := ""
-			if len(p.Stages) > 0 && r.Fault.Task != "" {
-				stage = text.Plain(r.Fault.Task) + ", "
-			}
+			stage := text.When(len(p.Stages) > 0 && r.Fault.Task != "", "%s, ", text.Plain(r.Fault.Task))
 			b.WriteString(fmt.Sprintf("\n- %sitem %d: %s", stage, r.Index, text.Plain(r.Fault.Error())))
 		}
 	}
@@ -76,10 +63,8 @@ func stages(all []gpumux.StageProgress) string {
 		b.WriteString(fmt.Sprintf("| %s | %s | %d | %d | %d | %d | %d | %.1f |\n", task, text.Plain(strings.Join(s.Ladder, ", then ")), s.Succeeded+s.Failed,
 			s.Failed, s.Running, s.Waiting, s.Slots, s.Rate()))
 	}
-	if advice := gpumux.Advice(all); advice != "" {
-		b.WriteString("\n" + text.Plain(advice) + "\n")
-	}
-	return b.String()
+	advice := text.Plain(gpumux.Advice(all))
+	return b.String() + text.When(advice != "", "\n%s\n", advice)
 }
 
 // WaitingFor names what holds a map up, as far as its workflow knows. The ladder is that

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -55,14 +56,9 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 func Pools(pools []contract.PoolInfo) string {
 	var lines []string
 	for _, p := range pools {
-		line := fmt.Sprintf("%s (%s", p.Name, english.Plural(p.Slots, "slot", ""))
-		if p.MaxSlots > 0 {
-			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
-		}
-		if p.Memory > 0 {
-			line += " of " + p.Memory.String()
-		}
-		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+		slots := english.Plural(p.Slots, "slot", "") + text.When(p.MaxSlots > 0, ", at most %d by measurement,", p.MaxSlots) +
+			text.When(p.Memory > 0, " of %s", p.Memory)
+		lines = append(lines, fmt.Sprintf("%s (%s on %s)", p.Name, slots, strings.Join(p.Devices, ", ")))
 	}
 	return strings.Join(lines, ", ")
 }
@@ -87,20 +83,13 @@ func stagesTable(to io.Writer, stages []gpumux.StageProgress) {
 // StageLines are a line per stage of a map and gpumux.Advice.
 func StageLines(stages []gpumux.StageProgress) (lines []string) {
 	for _, s := range stages {
-		line := fmt.Sprintf("%-10s", OneLine(s.Task, 24))
-		say := func(show bool, format string, args ...any) {
-			if show {
-				line += "  " + fmt.Sprintf(format, args...)
-			}
-		}
-		say(true, "%s finished", humanize.Comma(s.Succeeded+s.Failed))
-		say(s.Failed > 0, "%s failed", humanize.Comma(s.Failed))
-		say(s.Running > 0, "%s running", humanize.Comma(s.Running))
-		say(s.Waiting > 0, "%s waiting", humanize.Comma(s.Waiting))
-		say(s.Rate() > 0, "up to %s", PerSecond(s.Rate()))
-		say(s.Busy > 0 && s.Running+s.Waiting == 0, "busy %s", Span(time.Duration(s.Busy)))
-		say(s.GPU != nil, "GPU %s", s.GPU)
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%-10s  %s finished", OneLine(s.Task, 24), humanize.Comma(s.Succeeded+s.Failed))+
+			text.When(s.Failed > 0, "  %s failed", humanize.Comma(s.Failed))+
+			text.When(s.Running > 0, "  %s running", humanize.Comma(s.Running))+
+			text.When(s.Waiting > 0, "  %s waiting", humanize.Comma(s.Waiting))+
+			text.When(s.Rate() > 0, "  up to %s", PerSecond(s.Rate()))+
+			text.When(s.Busy > 0 && s.Running+s.Waiting == 0, "  busy %s", Span(time.Duration(s.Busy)))+
+			text.When(s.GPU != nil, "  GPU %s", s.GPU))
 	}
 	if advice := gpumux.Advice(stages); advice != "" {
 		lines = append(lines, OneLine(advice, 300))

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -74,17 +75,8 @@ func inFlight(p *gpumux.Progress) string {
 	if p == nil {
 		return ""
 	}
-	chunk, rate := "", ""
-	if p.Chunk > 0 {
-		chunk = fmt.Sprintf(" of up to %d items", p.Chunk)
-	}
-	if p.Rate > 0 {
-		rate = ", " + PerSecond(p.Rate)
-	}
-	if p.Waiting > 0 {
-		rate += fmt.Sprintf("; %s items wait to be tried again", humanize.Comma(p.Waiting))
-	}
-	return fmt.Sprintf("%s%s, window %d%s", english.Plural(p.InFlight, "chunk", ""), chunk, p.Window, rate)
+	return english.Plural(p.InFlight, "chunk", "") + text.When(p.Chunk > 0, " of up to %d items", p.Chunk) + fmt.Sprintf(", window %d", p.Window) +
+		text.When(p.Rate > 0, ", %s", PerSecond(p.Rate)) + text.When(p.Waiting > 0, "; %s items wait to be tried again", humanize.Comma(p.Waiting))
 }
 
 func printServing(to io.Writer, d *starter.Detail) {
@@ -151,29 +143,19 @@ func printRunning(to io.Writer, d *starter.Detail) {
 		if r.Index < 0 {
 			what = "a process starts (importing)"
 		}
-		line := fmt.Sprintf("  %s: %s on %s at %s for %s", what, r.Slot, r.Device, r.Worker, Span(time.Duration(r.For)))
-		if r.Progress != "" {
-			line += ", " + cmp.Or(Engines(r), "progress "+OneLine(r.Progress, 200))
-		}
-		return line
+		return fmt.Sprintf("  %s: %s on %s at %s for %s", what, r.Slot, r.Device, r.Worker, Span(time.Duration(r.For))) +
+			text.When(r.Progress != "", ", %s", cmp.Or(Engines(r), "progress "+OneLine(r.Progress, 200)))
 	})
 }
 
 func printPending(to io.Writer, d *starter.Detail, now time.Time) {
 	list(to, "in flight", d.Pending, func(p starter.Pending) string {
-		line := fmt.Sprintf("  %s %s: %s, attempt %d", strings.TrimPrefix(p.Activity, "gpumux."), p.ID, p.State, max(1, p.Attempt))
-		if p.Worker != "" {
-			line += " at " + p.Worker
-		}
-		if p.Finished > 0 {
-			line += fmt.Sprintf(", %s finished", humanize.Comma(p.Finished))
-		}
-		if wait := p.Next.Sub(now); wait > 0 {
-			line += ", next try in " + Span(wait)
-		}
-		if p.Waiting != "" {
-			line += "\n    " + OneLine(p.Waiting, 200)
-		}
+		wait := p.Next.Sub(now)
+		line := fmt.Sprintf("  %s %s: %s, attempt %d", strings.TrimPrefix(p.Activity, "gpumux."), p.ID, p.State, max(1, p.Attempt)) +
+			text.When(p.Worker != "", " at %s", p.Worker) +
+			text.When(p.Finished > 0, ", %s finished", humanize.Comma(p.Finished)) +
+			text.When(wait > 0, ", next try in %s", Span(wait)) +
+			text.When(p.Waiting != "", "\n    %s", OneLine(p.Waiting, 200))
 		if p.Fault != nil {
 			line += "\n    last: " + OneLine(p.Fault.Error(), 200)
 		}
@@ -204,10 +186,7 @@ func printCause(to io.Writer, c starter.Cause, stages bool) {
 	r := c.Example
 	f := *r.Fault
 	f.Index = &r.Index
-	stage := ""
-	if stages && f.Task != "" {
-		stage = " in " + OneLine(f.Task, 60)
-	}
+	stage := text.When(stages && f.Task != "", " in %s", OneLine(f.Task, 60))
 	fmt.Fprintf(to, "\n%s × %s%s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class), stage)
 	part := func(name, text string) {
 		if text = strings.Trim(text, "\n"); text != "" {
@@ -256,10 +235,7 @@ const causesShown = 8
 // Causes writes a line for each cause of so many failures, with an example.
 func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause, stages bool) {
 	for _, c := range causes[:min(len(causes), causesShown)] {
-		others := ""
-		if c.Count > 1 {
-			others = humanize.Comma(c.Count) + " like "
-		}
+		others := text.When(c.Count > 1, "%s like ", humanize.Comma(c.Count))
 		fmt.Fprintf(to, "%s%s%s\n", indent, others, Failure(c.Example, stages))
 		failed -= c.Count
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Table writes rows in columns; the first row is the header.
@@ -54,14 +55,8 @@ func Engines(items ...gpumux.RunningItem) string {
 	if len(all) == 0 {
 		return starts
 	}
-	text := fmt.Sprintf("%s tokens/s in, %s out, %.0f running", humanize.Comma(int64(all["prompt_tokens_per_second"])), humanize.Comma(int64(all["generation_tokens_per_second"])), all["running"])
-	if all["waiting"] > 0 {
-		text += fmt.Sprintf(", %.0f waiting", all["waiting"])
-	}
-	if caches > 0 {
-		text += fmt.Sprintf(", cache %.0f%%", 100*all["cache_hits"]/float64(caches))
-	}
-	return text
+	return fmt.Sprintf("%s tokens/s in, %s out, %.0f running", humanize.Comma(int64(all["prompt_tokens_per_second"])), humanize.Comma(int64(all["generation_tokens_per_second"])), all["running"]) +
+		text.When(all["waiting"] > 0, ", %.0f waiting", all["waiting"]) + text.When(caches > 0, ", cache %.0f%%", 100*all["cache_hits"]/float64(caches))
 }
 
 // OneLine joins the lines of a text and cuts it to limit characters.
@@ -80,14 +75,8 @@ func shorten(text string, limit int) string {
 func Failure(r gpumux.Result, stages bool) string {
 	fault := *r.Fault
 	fault.Index = &r.Index
-	item := OneLine(fault.Which(), 80)
-	if r.Key != nil {
-		item += ", key " + OneLine(string(r.Key), 40)
-	}
-	if stages && fault.Task != "" {
-		item = OneLine(fault.Task, 60) + ", " + item
-	}
-	return item + ": " + OneLine(fault.Error(), 200)
+	return text.When(stages && fault.Task != "", "%s, ", OneLine(fault.Task, 60)) + OneLine(fault.Which(), 80) +
+		text.When(r.Key != nil, ", key %s", OneLine(string(r.Key), 40)) + ": " + OneLine(fault.Error(), 200)
 }
 
 // Count writes a number; one below 0 is not known.

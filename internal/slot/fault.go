@@ -149,8 +149,7 @@ func (j *judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 		hint = "put the files back as they were and start it again, or start a new map, which runs with the new code; " +
 			"a map with the edition \"any\" takes new code as it comes"
 	}
-	if path, changed := task.Code().Newest(); path != "" {
-		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
-	}
+	path, changed := task.Code().Newest()
+	message += text.When(path != "", "; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
 	return j.start(task, gpumux.Fault{Kind: gpumux.FaultBadInput, Edition: have, Message: message, Hint: hint})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // manifest is the object manifest.json of a folder of parts, which names their owner.
@@ -121,21 +122,9 @@ func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 }
 
 func describe(o contract.Owner) string {
-	text := "task " + o.Task
-	if o.Edition != "" {
-		text += " (edition " + o.Edition + ")"
-	}
-	text = fmt.Sprintf("%s over %d items of %s", text, o.Items, o.Input)
-	if o.Arg != "" {
-		text += " with the argument " + o.Arg
-	}
-	if o.Key != "" {
-		text += fmt.Sprintf(" with the key %q", o.Key)
-	}
-	if o.WithItem {
-		text += " with the items"
-	}
-	return text
+	return "task " + o.Task + text.When(o.Edition != "", " (edition %s)", o.Edition) + fmt.Sprintf(" over %d items of %s", o.Items, o.Input) +
+		text.When(o.Arg != "", " with the argument %s", o.Arg) + text.When(o.Key != "", " with the key %q", o.Key) +
+		text.When(o.WithItem, " with the items")
 }
 
 // CheckOwner returns an *OwnerError if the claim to the folder was made in another store.

@@ -55,6 +55,14 @@ func List(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// When is a part of a text, or nothing where it is not known.
+func When(known bool, format string, args ...any) string {
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // EachField calls f with the fields of an object until it returns false. It reports
 // whether the item is an object.
 //

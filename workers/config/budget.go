@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // reserve stays free of a device for others: the most that a pool on it says.
@@ -39,11 +40,8 @@ func shortage(d gpu.Device, pools []Placement) string {
 		less = append(less, fmt.Sprintf("%s of reserve", gpumux.Size(reserve)))
 		lower = "lower memory, slots or reserve"
 	}
-	text := fmt.Sprintf("%s of %s", gpumux.Size(left(d, pools)), d)
-	if len(less) > 0 {
-		text += fmt.Sprintf(", which has %s less %s", gpumux.Size(d.Memory), strings.Join(less, " and "))
-	}
-	return text + "; " + lower
+	return fmt.Sprintf("%s of %s", gpumux.Size(left(d, pools)), d) +
+		text.When(len(less) > 0, ", which has %s less %s", gpumux.Size(d.Memory), strings.Join(less, " and ")) + "; " + lower
 }
 
 // capacity bounds AutoSlots per group: by what other pools leave, and in all.

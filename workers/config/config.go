@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Config is a worker's file: what docs/worker.md describes.
@@ -57,10 +58,7 @@ type Config struct {
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		hint := ""
-		if errors.Is(err, os.ErrNotExist) {
-			hint = "; give the worker's file with -f, see docs/worker.md"
-		}
+		hint := text.When(errors.Is(err, os.ErrNotExist), "; give the worker's file with -f, see docs/worker.md")
 		return Config{}, fmt.Errorf("read the worker's file: %w%s", err, hint)
 	}
 	dir, err := filepath.Abs(filepath.Dir(path))

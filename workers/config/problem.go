@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Problem is one mistake in a worker's configuration. Line is 0 where there is no file.
@@ -29,14 +30,8 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s in %s", english.Plural(len(e.Problems), "mistake", ""), cmp.Or(e.File, "the worker's configuration"))
 	for _, p := range e.Problems {
-		b.WriteString("\n  ")
-		if e.File != "" && p.Line > 0 {
-			fmt.Fprintf(&b, "%s:%d: ", e.File, p.Line)
-		}
-		if p.Field != "" {
-			b.WriteString(p.Field + ": ")
-		}
-		b.WriteString(p.Message)
+		line := text.When(e.File != "" && p.Line > 0, "%s:%d: ", e.File, p.Line)
+		b.WriteString("\n  " + line + text.When(p.Field != "", "%s: ", p.Field) + p.Message)
 	}
 	return b.String()
 }
