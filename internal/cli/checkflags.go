@@ -38,8 +38,12 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 }
 
 func (f *mapFlags) checkOut(m *mistakes) {
-	same := slices.ContainsFunc(f.source.in, func(in string) bool { return sameFile(in, f.out) })
-	m.when(same, "--out %s is the input itself; name another file", f.out)
+	are := func(in string) bool { return sameFile(in, f.out) }
+	m.when(slices.ContainsFunc(f.source.in, are), "--out %s is the input itself; name another file", f.out)
+	m.when(slices.ContainsFunc(f.skip, are), "--out %s is the file of --skip, whose results it would replace; name another", f.out)
+	m.when(len(f.skip) > 0 && f.source.numbers != "", "--skip does not go with --range")
+	m.when(len(f.skip) > 0 && f.input.Key == "" && !f.input.WithItem, "--skip goes with --key, or --with-item: by that it knows which items have a result")
+	m.when(slices.Contains(f.skip, "-"), "--skip takes files, and not standard input")
 }
 
 func (f *mapFlags) checkFiles(m *mistakes) {
@@ -93,7 +97,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
 		empty := strings.Trim(flag.Value.String(), `[]"`) == "" // as from a variable that is not set
 		switch flag.Name {
-		case "in", "range", "glob", "key", "pool", "retry-on":
+		case "in", "range", "glob", "key", "pool", "retry-on", "skip":
 			m.when(empty, "--%s is empty", flag.Name)
 		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "start-timeout", "fresh", "output", "explain-oom":
 			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)

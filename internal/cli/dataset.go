@@ -77,9 +77,6 @@ func dataset(ctx context.Context, in string) (files []member, err error) {
 	files = slices.DeleteFunc(files, func(m member) bool { // as in Arrow's data sets
 		return strings.Contains(m.below, "/.") || strings.Contains(m.below, "/_")
 	})
-	if err == nil && len(files) == 0 {
-		err = usage("--in %s: no file is there; put a pattern in quotes, with **/ for all folders below; names that begin with . or _ do not count", in)
-	}
 	return files, err
 }
 
@@ -103,6 +100,9 @@ func membersOf(ctx context.Context, in string) (files []member, err error) {
 // inputsOf describes the files of an --in that means many. They are of one format.
 func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, err error) {
 	files, err := dataset(ctx, in)
+	if err == nil && len(files) == 0 {
+		err = usage("--in %s: no file is there; put a pattern in quotes, with **/ for all folders below; names that begin with . or _ do not count", in)
+	}
 	if err != nil {
 		return nil, err
 	}

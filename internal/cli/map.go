@@ -57,6 +57,7 @@ goes on.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map load.py:decode embed.py:embed --glob 'photos/*' --local --slots cpu=6,gpu=2
+  gpumux map embed.py:embed --in texts.jsonl --key id --skip 'done/*' --local --out done/2.jsonl
   gpumux map resize --glob 'images/*.png' --detach
   gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --out counts.jsonl
   gpumux results embed-3fa92c01d4e5 --values | gpumux map rank --in - --out ranks.parquet

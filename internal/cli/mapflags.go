@@ -37,6 +37,8 @@ type mapFlags struct {
 	id    string
 	// keep are the stages whose values stay.
 	keep []string
+	// skip are files of results, whose items are left out.
+	skip []string
 	// unordered writes each result to standard output as soon as it is there.
 	detach, retry, json, quiet, exact, unordered, openAI bool
 }
@@ -120,6 +122,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerText(flags)
+	flags.StringArrayVar(&f.skip, "skip", nil, "leave out the items that have a value in `files` of results, as --in names them, such as 'done/*.parquet': known by --key, or as a whole by --with-item; may be given again")
 	f.registerPool(flags)
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")

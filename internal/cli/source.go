@@ -38,6 +38,8 @@ type source struct {
 	delimiter     rune
 	stdin         io.Reader
 	numbers, glob string
+	// drop leaves out the items of which it is true. Default: none.
+	drop func(item []byte) bool
 }
 
 // read gives a map its items; Remove deletes their copy. Files are checked to the last
@@ -49,7 +51,7 @@ func (s source) read(ctx context.Context, m *starter.Map) (err error) {
 		m.Input.Range, err = parseRange(s.numbers)
 		return err
 	case s.glob != "":
-		return globItems(s.glob, m)
+		return s.globItems(m)
 	}
 	inputs, labels, err := s.inputs(ctx)
 	if err != nil {
@@ -88,7 +90,7 @@ func (s source) inputs(ctx context.Context) (inputs []items.Input, labels []stri
 
 // input describes a file, a URL or standard input. It is opened when it is read.
 func (s source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
-	input = items.Input{Name: in, Delimiter: s.delimiter, Text: s.text}
+	input = items.Input{Name: in, Delimiter: s.delimiter, Text: s.text, Drop: s.drop}
 	if in == "-" {
 		input.Name = "standard input"
 		input.Open = func() (io.ReadCloser, error) { return readUntil(ctx, io.NopCloser(s.stdin)), nil }
@@ -200,7 +202,8 @@ func parseRange(text string) (*gpumux.Range, error) {
 	return &gpumux.Range{Start: start, End: end}, nil
 }
 
-func globItems(pattern string, m *starter.Map) error {
+func (s source) globItems(m *starter.Map) error {
+	pattern := s.glob
 	paths, err := matchingFiles("--glob", pattern)
 	if err != nil {
 		return err
@@ -212,7 +215,7 @@ func globItems(pattern string, m *starter.Map) error {
 	for _, p := range paths {
 		lines = append(results.AppendString(lines, p), '\n')
 	}
-	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
+	in := items.Input{Name: "--glob " + pattern, Drop: s.drop, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
 	return spool([]items.Input{in}, "glob "+pattern, m)
 }
 
@@ -235,7 +238,7 @@ func readUntil(ctx context.Context, from io.ReadCloser) *io.PipeReader {
 // workers' store is left to them; any other is read here.
 func connectWithItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) (*connection, error) {
 	s := f.source
-	remote := len(s.in) == 1 && isURL(s.in[0]) && s.delimiter == 0 && len(s.text) == 0 && !s.lines
+	remote := len(s.in) == 1 && isURL(s.in[0]) && s.delimiter == 0 && len(s.text) == 0 && !s.lines && len(f.skip) == 0
 	if !remote {
 		if err := readItems(ctx, a, f, m); err != nil {
 			return nil, err
@@ -266,7 +269,7 @@ func readItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 		defer slow.Stop()
 	}
 	f.source.stdin = a.Stdin
-	if err := f.source.read(ctx, m); err != nil {
+	if err := f.readItems(ctx, a, m); err != nil {
 		return err
 	}
 	err := m.CheckKey()

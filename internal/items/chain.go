@@ -19,6 +19,8 @@ type Input struct {
 	Delimiter rune
 	// Text are columns of CSV whose cells stay text where they are written as numbers.
 	Text []string
+	// Drop leaves out the items of which it is true. Default: none.
+	Drop func(item []byte) bool
 }
 
 // chain is the items of several inputs, one after the other.
@@ -62,6 +64,9 @@ func (c *chain) close() {
 func (c *chain) next() ([]byte, position, error) {
 	for {
 		item, at, err := c.from.next()
+		if drop := c.inputs[c.at].Drop; err == nil && drop != nil && drop(item) {
+			continue
+		}
 		if err != io.EOF {
 			return item, at, c.named(err)
 		}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
 	"testing"
 
@@ -46,4 +47,32 @@ func TestLocal_KeysAndResultsInAPipe(t *testing.T) {
 		require.Equal(t, string(first[i]["key"]), string(second[i]["key"]))
 		require.Equal(t, want, string(second[i]["value"]))
 	}
+}
+
+// An input that has grown runs what is new and what failed; given again the same command
+// is the same map.
+func TestLocal_SkipsWhatHasAValue(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("row.py", rowPy)
+	s.write("items.csv", "id,n\na,6\nb,12\nc,18\n")
+	require.NoError(t, os.Mkdir(s.path("done"), 0o755))
+	day := func(code int, out string) *program {
+		return s.run(code, "map", "row.py:half", "--in", "items.csv", "--local", "--key", "id", "--skip", "done/*", "--out", "done/"+out)
+	}
+	require.Contains(t, day(1, "1.parquet").stderr.String(), "0 of 3 items have a value in done/*")
+	s.write("items.csv", "id,n\nb,12\nc,18\nd,24\na,6\n")
+	for range 2 {
+		p := day(1, "2.jsonl")
+		require.Contains(t, p.stderr.String(), "2 of 4 items have a value in done/*")
+		require.Contains(t, p.stderr.String(), "succeeded  1\n")
+		rows := s.lines(s.file("done/2.jsonl"))
+		require.Equal(t, `"c"`, string(rows[0]["key"]))
+		require.Contains(t, string(rows[0]["fault"]), "no half")
+		require.Equal(t, `"d"`, string(rows[1]["key"]))
+		require.JSONEq(t, `{"half":12}`, string(rows[1]["value"]))
+	}
+	s.write("items.csv", "id,n\na,6\nd,24\n")
+	require.Contains(t, day(0, "3.parquet").stderr.String(), "2 of 2 items have a value in done/*")
+	require.NoFileExists(t, s.path("done/3.parquet"))
 }
