@@ -330,7 +330,7 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	var fault *gpumux.Fault
 	switch {
 	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
-		return retry(&gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
+		return quietly(retry(&gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay))
 	case a.ctx.Err() != nil:
 		// The cause says whether it was a cancellation, a pause or a reset of the activity.
 		return context.Cause(a.ctx)
@@ -351,14 +351,14 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	a.log.Warn(what+d.Text, a.log.fields(fault, d.Index)...)
 	switch d.Step {
 	case recovery.End:
-		return final(fault)
+		return quietly(final(fault))
 	case recovery.Wait:
-		return retry(fault, 0)
+		return quietly(retry(fault, 0))
 	case recovery.Rerun:
 		if a.stream == nil {
 			return nil // another attempt would lack the results so far
 		}
-		return retry(fault, retryDelay)
+		return quietly(retry(fault, retryDelay))
 	}
 	return nil
 }

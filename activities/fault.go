@@ -34,15 +34,14 @@ type ending struct {
 	// growing pause.
 	again bool
 	delay time.Duration
-	// quiet: it is no failure, so nothing is logged.
+	// quiet: it is no failure, or has been logged, and so the SDK logs nothing.
 	quiet bool
 }
 
 func (e *ending) Error() string { return e.fault.Error() }
 
 func busy() error {
-	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
-	return &ending{fault: fault, again: true, delay: retryDelay, quiet: true}
+	return quietly(retry(&gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}, retryDelay))
 }
 
 // retry returns the error after which a chunk runs again, but for what is stored.
@@ -65,6 +64,14 @@ func failure(err error) error {
 		o.Category = temporal.ApplicationErrorCategoryBenign
 	}
 	return temporal.NewApplicationErrorWithOptions(e.Error(), string(e.fault.Kind), o)
+}
+
+// quietly is an ending that the SDK does not log.
+func quietly(err error) error {
+	if e, ok := errors.AsType[*ending](err); ok {
+		e.quiet = true
+	}
+	return err
 }
 
 func badInput(err error, hint string) error {

@@ -76,15 +76,17 @@ func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contr
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, wanted string, tries int) error {
 	switch {
 	case wanted == "" && tries < recovery.MaxRefused:
-		return retry(fault, retryDelay)
+		return quietly(retry(fault, retryDelay))
 	case wanted == "" || p.Workers == nil || p.Workers(ctx) == 1:
 		return final(fault)
 	case tries%recovery.MaxRefused == 0 && !p.Others(ctx, fault.Task, wanted):
 		return final(fault)
 	}
-	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
-		"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
-	return retry(fault, min(elsewhereDelay, retryDelay<<min(tries, 6)))
+	if tries%recovery.MaxRefused == 0 {
+		activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
+			"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
+	}
+	return quietly(retry(fault, min(elsewhereDelay, retryDelay<<min(tries, 6))))
 }
 
 // ErrBusy ends a call that got no slot within its Patience.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -136,6 +137,9 @@ func (l zapLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
 // Error logs what was cancelled as information: that is no failure.
 func (l zapLog) Error(msg string, keyvals ...any) {
 	write := l.Errorw
+	if strings.HasSuffix(msg, context.Canceled.Error()) {
+		write = l.Infow
+	}
 	for _, each := range keyvals {
 		if err, _ := each.(error); temporal.IsCanceledError(err) || errors.Is(err, context.Canceled) {
 			write = l.Infow

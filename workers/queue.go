@@ -2,11 +2,14 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
@@ -189,4 +192,19 @@ func newTuner(s worker.SlotSupplier) worker.WorkerTuner {
 		panic(err) // all are given
 	}
 	return tuner
+}
+
+// tellVersion says if no map comes to this version of a deployment.
+func (w *Worker) tellVersion(ctx context.Context) {
+	own := w.config.Temporal.Version(w.o.Version).Version
+	if own.DeploymentName == "" {
+		return
+	}
+	found, err := w.client.WorkerDeploymentClient().GetHandle(own.DeploymentName).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
+	to := found.Info.RoutingConfig
+	is := func(v *worker.WorkerDeploymentVersion) bool { return v != nil && *v == own }
+	if new := errors.As(err, new(*serviceerror.NotFound)); new || err == nil && !is(to.CurrentVersion) && !is(to.RampingVersion) {
+		w.log.Warn("no new map comes to this version before it is current: temporal worker deployment set-current-version --deployment-name " +
+			own.DeploymentName + " --build-id " + own.BuildID)
+	}
 }

@@ -226,6 +226,9 @@ func (r *remainder) soon(took time.Duration) bool {
 
 func (r *runner) report(task string, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
+	if fault.Edition != "" {
+		return // whose chunk it was says so
+	}
 	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
 		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
 		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))

@@ -218,6 +218,7 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	w.serves.Store(true)
 	w.guards.Go(func() { w.followBacklog(guarding) })
+	w.guards.Go(func() { w.tellVersion(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; run the worker as a user of its own")

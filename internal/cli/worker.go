@@ -168,6 +168,7 @@ func serveWorker(ctx context.Context, a *app, w *workers.Worker, log *zap.Logger
 		}
 	}
 	err := w.Stop(a.hard)
+	log.Info("stopped", zap.Error(err))
 	if a.hard.Err() != nil {
 		return errInterrupted
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +91,11 @@ def gated(x):
 		near(t, at.dir, value)
 		at.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q, deployment: gpus, build: %s}\nstore: %q\n"+
 			"pools: [{name: cpu, devices: cpu, slots: 6}]\ntasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, build, s.store))
-		at.begin("worker", "-f", "worker.yaml")
+		worker := at.begin("worker", "-f", "worker.yaml")
+		rig.Wait(t, func() bool {
+			return strings.Contains(worker.stderr.String(), "no new map comes to this version before it is current: temporal worker deployment set-current-version "+
+				"--deployment-name gpus --build-id "+build)
+		}, time.Minute, 20*time.Millisecond)
 		s.current(build)
 		return launch.Code{Dir: at.dir, Target: "edited.py:gated"}.Edition()
 	}
