@@ -196,15 +196,15 @@ func newTuner(s worker.SlotSupplier) worker.WorkerTuner {
 
 // tellVersion says if no map comes to this version of a deployment.
 func (w *Worker) tellVersion(ctx context.Context) {
-	own := w.config.Temporal.Version(w.o.Version).Version
-	if own.DeploymentName == "" {
+	version := w.config.Temporal.Version(w.o.Version).Version
+	if version.DeploymentName == "" {
 		return
 	}
-	found, err := w.client.WorkerDeploymentClient().GetHandle(own.DeploymentName).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
+	found, err := w.client.WorkerDeploymentClient().GetHandle(version.DeploymentName).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	to := found.Info.RoutingConfig
-	is := func(v *worker.WorkerDeploymentVersion) bool { return v != nil && *v == own }
-	if new := errors.As(err, new(*serviceerror.NotFound)); new || err == nil && !is(to.CurrentVersion) && !is(to.RampingVersion) {
+	is := func(v *worker.WorkerDeploymentVersion) bool { return v != nil && *v == version }
+	if unknown := errors.As(err, new(*serviceerror.NotFound)); unknown || err == nil && !is(to.CurrentVersion) && !is(to.RampingVersion) {
 		w.log.Warn("no new map comes to this version before it is current: temporal worker deployment set-current-version --deployment-name " +
-			own.DeploymentName + " --build-id " + own.BuildID)
+			version.DeploymentName + " --build-id " + version.BuildID)
 	}
 }

@@ -88,6 +88,9 @@ func (a *app) interruptible() (context.Context, func()) {
 	if signals == nil {
 		received := make(chan os.Signal, 2)
 		signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+		if !signal.Ignored(syscall.SIGHUP) { // as below nohup
+			signal.Notify(received, syscall.SIGHUP)
+		}
 		signals = received
 	}
 	ctx, interrupt := context.WithCancelCause(context.Background())
@@ -96,7 +99,8 @@ func (a *app) interruptible() (context.Context, func()) {
 	go func() {
 		<-signals
 		interrupt(errInterrupted)
-		<-signals
+		for <-signals == syscall.SIGHUP { // the kernel and the shell may both say that the terminal is gone
+		}
 		kill(errInterrupted)
 	}()
 	return ctx, func() { interrupt(nil); kill(nil) }

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -119,7 +120,7 @@ func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
 func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 	switch dash := c.ArgsLenAtDash(); {
 	case dash < 0 && len(args) == 0:
-		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+		m.add("TASK is missing; give %sfile.py:function", text.When(c.Name() != "stream", "its name, such as embed, or with --local "))
 	case dash < 0:
 		f.input.Task = args[0]
 		m.when(strings.TrimSpace(args[0]) == "", "TASK is empty")

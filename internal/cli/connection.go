@@ -49,7 +49,7 @@ func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *con
 }
 
 func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connection, h *starter.Handle) error) *cobra.Command {
-	c.Args = oneID
+	c.Args = a.idOnServer
 	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
 		h, err := conn.Open(ctx, args[0])
 		if err != nil {
@@ -57,6 +57,18 @@ func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connec
 		}
 		return use(ctx, conn, h)
 	})
+}
+
+// idOnServer refuses the ID of a map of this machine, unless a flag names a server.
+func (a *app) idOnServer(c *cobra.Command, args []string) error {
+	if err := oneID(c, args); err != nil {
+		return err
+	}
+	if _, here := stateHere(a, args[0]); here {
+		return fmt.Errorf("%s is a map of this machine: its own command goes on with it and, with --retry, runs its failed items again; "+
+			"`gpumux show` and `gpumux results` take its ID, and `gpumux local` lists such maps", args[0])
+	}
+	return nil
 }
 
 func oneID(c *cobra.Command, args []string) error {

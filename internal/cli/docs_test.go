@@ -53,7 +53,7 @@ func TestDocs_CommandLine(t *testing.T) {
 |---|---|
 | 0 | every item succeeded, or the command did what it was asked |
 | 1 | items failed; every item has its result or its fault |
-| 2 | usage or bad input; nothing was started |
+| 2 | usage or bad input, also of a task whose code does not load or was edited while its map ran; what has finished is kept |
 | 3 | something needed could not be reached or started |
 | 4 | the map failed as a whole, or the command did |
 | 130 | interrupted by Ctrl-C or SIGTERM |

@@ -232,8 +232,9 @@ type ending struct {
 	Causes []starter.Cause `json:"causes,omitempty"`
 	// fetch is the command that fetches the results, spent says what tokens they have.
 	fetch, spent string
-	// printed says that the results went to standard output.
-	printed bool
+	// printed says that the results went to standard output, partly that only what had
+	// failed ran.
+	printed, partly bool
 }
 
 func (r *ending) exit() error {
@@ -246,7 +247,7 @@ func (r *ending) exit() error {
 func (r *ending) print(to io.Writer) {
 	to = report.Visible(to)
 	elapsed := time.Duration(r.Elapsed)
-	rate := text.When(elapsed > 0 && r.Items > 0, ", %s", report.PerSecond(float64(r.Items)/elapsed.Seconds()))
+	rate := text.When(elapsed > 0 && r.Items > 0 && !r.partly, ", %s", report.PerSecond(float64(r.Items)/elapsed.Seconds()))
 	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), report.Span(elapsed), rate)
 	say := func(label, text string) {
 		if text != "" {
@@ -264,7 +265,7 @@ func (r *ending) print(to io.Writer) {
 	if len(r.PassedOver) > 0 {
 		say("passed", strings.Join(r.PassedOver, ", ")+": for some time no worker served it with a healthy device")
 	}
-	if r.Peak != nil {
+	if r.Peak != nil && !r.partly {
 		say("memory", "peak per item: "+r.Peak.String())
 	}
 	say("GPU", r.GPU.String())

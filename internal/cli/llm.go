@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/batches"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/report"
@@ -316,6 +319,13 @@ sees files and batches of their own, and shares the GPUs evenly with others. Bey
 			return data
 		}
 		a.console.Say("base_url   %s://%s/v1\nCtrl-C stops; batches go on", url, on.Addr())
+		for _, model := range slices.Sorted(maps.Keys(s.Models)) {
+			one := f.input
+			one.Ladder = s.Models[model]
+			if _, err := checkServed(c.Context(), conn.Starter, one.Steps()); errors.As(err, new(*fleet.NoWorkerError)) {
+				a.console.Say("note: batches of %s wait: %v", model, err)
+			}
+		}
 		return s.Serve(c.Context(), on)
 	}
 	return c

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -50,6 +51,7 @@ when its results are written, so a full disk costs no item a second run. Until t
   fairnessWeight  share of the key beside others, 0.001 to 1000 (default 1)
   mapTimeout      longest time of the whole map, such as 2h; what has finished is kept (default: none)
   poolTimeout     longest time without a worker that has a healthy device (default: the map waits)
+  edition         any: new code of the task is taken as it comes (default: an edit ends the map)
 
 Changed code makes a new map, unless --retry asks for the failed items of the old one: the code is TASK's
 file, the modules beside it that it imports, and the files that a command names. Put it back and the old map
@@ -204,6 +206,7 @@ func (r *mapRun) tellEntry() {
 			note("map %s: every item succeeded, so there is nothing to retry", h.ID)
 		} else {
 			note("map %s is finished; these are its results", h.ID)
+			r.tellEdition()
 		}
 	case starter.EntryAttached, starter.EntryContinued:
 		if h.Entry == starter.EntryAttached && !r.f.local {
@@ -211,9 +214,13 @@ func (r *mapRun) tellEntry() {
 		} else {
 			note("going on with map %s and the options that it was started with", h.ID)
 		}
-		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
-			r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Name(), h.ID)
-		}
+		r.tellEdition()
+	}
+}
+
+func (r *mapRun) tellEdition() {
+	if h := r.h; h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
+		r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Name(), h.ID)
 	}
 }
 
@@ -307,7 +314,9 @@ func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Cau
 		out.tokens.addTo(end, r.h.Entry)
 	}
 	end.File, end.printed, end.Causes, end.Unfit = out.path, out.path == "", streamed.Sorted(), out.misfits()
-	return cmp.Or(printReport(r.a, end, r.f.json, "the same command with --retry"), *out.unfit)
+	again := "the same command" + text.When(!r.f.retry, " with --retry")
+	end.partly = r.h.Entry == starter.EntryRetried
+	return cmp.Or(printReport(r.a, end, r.f.json, again), *out.unfit)
 }
 
 func retryCommand(a *app) *cobra.Command {
@@ -319,7 +328,7 @@ func retryCommand(a *app) *cobra.Command {
 ID. Of a map that was cancelled or failed, the items without a result run. Pools, mode, timeout and attempts
 are the map's where they are not given.`,
 		Example: "  gpumux retry embed-3fa92c01d4e5\n  gpumux retry embed-3fa92c01d4e5 --pool big --timeout 10m",
-		Args:    oneID,
+		Args:    a.idOnServer,
 	}
 	flags := c.Flags()
 	f.registerPool(flags)

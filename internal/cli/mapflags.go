@@ -180,12 +180,15 @@ func registerExact(flags *pflag.FlagSet, exact *bool) {
 }
 
 // optionKeys are the fields of a map's input that --option sets, by their names in JSON.
-var optionKeys = []string{"chunk", "window", "priority", "fairnessKey", "fairnessWeight", "mapTimeout", "poolTimeout"}
+var optionKeys = []string{"chunk", "window", "priority", "fairnessKey", "fairnessWeight", "mapTimeout", "poolTimeout", "edition"}
 
 func (f *mapFlags) parseOption(text string) error {
 	key, value, _ := strings.Cut(text, "=")
 	if !slices.Contains(optionKeys, key) || value == "" {
 		return fmt.Errorf("write KEY=VALUE, with a KEY of %s", strings.Join(optionKeys, ", "))
+	}
+	if key == "edition" && value != gpumux.AnyEdition {
+		return errors.New("edition is any, or the code's own")
 	}
 	type fields gpumux.MapInput // without the method that forgets other fields
 	var wrong error

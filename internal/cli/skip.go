@@ -29,8 +29,9 @@ type skipped struct {
 
 func newSkipped(key string) *skipped { return &skipped{key: key, ids: map[[sha256.Size]byte]bool{}} }
 
-// readItems gives a map its items, without those that have a result in the files of --skip.
-// Of these the file of --out is none: with it the same command would be another map.
+// readItems gives a map its items, without those that have a result in the files of
+// --skip. Of these the file of --out is none: with it the same command would be another
+// map.
 func (f *mapFlags) readItems(ctx context.Context, a *app, m *starter.Map) error {
 	if len(f.skip) == 0 {
 		return f.source.read(ctx, m)

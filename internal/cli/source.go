@@ -208,7 +208,9 @@ func (s source) globItems(m *starter.Map) error {
 	if err != nil {
 		return err
 	}
-	if len(paths) == 0 {
+	if len(paths) == 0 && isFolder(pattern) {
+		return usage("--glob %s is a folder; give '%s/*', or '%s/**/*' with all folders below", pattern, pattern, pattern)
+	} else if len(paths) == 0 {
 		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
 	}
 	var lines []byte

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,8 +68,19 @@ func (f *mapFlags) parseStage(text string) error {
 	return nil
 }
 
+// isData reports whether a word is a file that has no functions.
+func isData(word string) bool {
+	info, err := os.Stat(word)
+	return err == nil && info.Mode().IsRegular() && !slices.Contains([]string{"", ".py", ".R", ".r"}, filepath.Ext(word))
+}
+
 func (f *mapFlags) readTasks(m *mistakes, c *cobra.Command, args []string) {
 	in := &f.input
+	if at := slices.IndexFunc(args, isData); at >= 0 && c.ArgsLenAtDash() < 0 {
+		in.Task = "task"
+		m.add("%s is a file and no TASK: name a file of items with --in; for files as items put the pattern of --glob in quotes", args[at])
+		return
+	}
 	if in.Stages == nil {
 		if c.ArgsLenAtDash() >= 0 || len(args) == 0 {
 			f.readTask(m, c, args)

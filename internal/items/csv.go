@@ -55,6 +55,9 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 		bad := func(problem, hint string) error {
 			return mistake(in.Name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint)
 		}
+		if strings.TrimSpace(column) == "" {
+			column = fmt.Sprintf("Unnamed: %d", i) // pandas writes its index so, and reads it by this name
+		}
 		switch before, again := at[column]; {
 		case strings.Contains(column, "\r"):
 			return nil, bad("the header has a carriage return inside",
@@ -66,8 +69,6 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 					delimiterText(rune(other)), delimiterText(c.r.Comma)))
 		case !utf8.ValidString(column):
 			return nil, bad("the header is not UTF-8", "convert the file with iconv")
-		case strings.TrimSpace(column) == "":
-			return nil, bad(fmt.Sprintf("column %d has no name", i+1), "the first line names every column")
 		case again:
 			return nil, bad(fmt.Sprintf("columns %d and %d are both named %q", before, i+1, column), "rename one")
 		}

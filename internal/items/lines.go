@@ -61,7 +61,7 @@ func (l *jsonLines) next() ([]byte, position, error) {
 		case utf8.Valid(item):
 			return nil, begin, l.invalid(item)
 		default:
-			return nil, begin, mistake(l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv")
+			return nil, begin, mistake(l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv, or let the item be its path if it is no text (--glob)")
 		}
 	}
 }

@@ -39,8 +39,11 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error)
 	}
 	src.Items, src.Bytes = in.Items, in.Bytes
 	// The index comes last: where it is, the lines are whole.
-	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
-		if err := s.upload(ctx, file.path, file.key); err != nil {
+	for _, file := range []struct {
+		from *os.File
+		key  string
+	}{{in.lines, src.URL}, {in.index, src.Index}} {
+		if err := s.upload(ctx, file.from, file.key); err != nil {
 			return contract.Source{}, err
 		}
 	}
@@ -52,23 +55,23 @@ func readBack(err error) error { return fmt.Errorf("read the copied input: %w", 
 // PutFile copies a file to a key, unless it has an object, and returns that one's name.
 func (s *Sources) PutFile(ctx context.Context, path, key string) (name string, err error) {
 	exists, err := s.in.Exists(ctx, key)
-	if err == nil && !exists {
-		err = s.upload(ctx, path, key)
+	if err != nil || exists {
+		return s.in.Locate(key), err
 	}
-	return s.in.Locate(key), err
+	file, err := os.Open(path)
+	if err != nil {
+		return "", readBack(err)
+	}
+	defer file.Close()
+	return s.in.Locate(key), s.upload(ctx, file, key)
 }
 
-func (s *Sources) upload(ctx context.Context, path, key string) error {
-	f, err := os.Open(path)
+func (s *Sources) upload(ctx context.Context, from *os.File, key string) error {
+	info, err := from.Stat()
 	if err != nil {
 		return readBack(err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return readBack(err)
-	}
-	return s.in.Put(ctx, key, f, objects.Creation{Bytes: info.Size(), Reserved: true})
+	return s.in.Put(ctx, key, io.NewSectionReader(from, 0, info.Size()), objects.Creation{Bytes: info.Size(), Reserved: true})
 }
 
 // Find is the source that a name means, with its index at indexKey. One that Put has put

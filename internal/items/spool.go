@@ -50,13 +50,14 @@ func FormatOf(name string) (Format, error) {
 	}
 }
 
-// Spooled is an input in a temporary file, checked and indexed. Remove deletes it.
+// Spooled is an input in temporary files, checked and indexed. They have no names, so
+// nothing of them stays after a kill. Remove lets them go.
 type Spooled struct {
 	// Items is the number of items, Bytes the size of their lines together.
 	Items, Bytes int64
 	// Hash is the SHA-256 of the lines in hexadecimal.
 	Hash         string
-	lines, index string
+	lines, index *os.File
 }
 
 // Spool copies inputs of any size into a temporary file with one item per line, and
@@ -75,26 +76,18 @@ func Spool(inputs ...Input) (_ *Spooled, err error) {
 		}
 	}()
 	const room = "the folder for temporary files (TMPDIR)"
-	lines, err := os.CreateTemp("", "gpumux-*.jsonl")
-	if err != nil {
-		return nil, notCopied(err, room)
+	for _, file := range []**os.File{&s.lines, &s.index} {
+		if *file, err = os.CreateTemp("", "gpumux-*"); err == nil {
+			err = os.Remove((*file).Name())
+		}
+		if err != nil {
+			return nil, notCopied(err, room)
+		}
 	}
-	defer lines.Close()
-	s.lines = lines.Name()
-	indexFile, err := os.CreateTemp("", "gpumux-*.index")
-	if err != nil {
-		return nil, notCopied(err, room)
-	}
-	defer indexFile.Close()
-	s.index = indexFile.Name()
-
 	hash := sha256.New()
-	to := newLineWriter(io.MultiWriter(lines, hash), indexFile)
+	to := newLineWriter(io.MultiWriter(s.lines, hash), s.index)
 	if err := to.copyItems(from, room); err != nil {
 		return nil, err
-	}
-	if err := errors.Join(lines.Close(), indexFile.Close()); err != nil {
-		return nil, notCopied(err, room)
 	}
 	s.Items, s.Bytes, s.Hash = to.marks.items, to.at.offset, hex.EncodeToString(hash.Sum(nil))
 	return s, nil
@@ -151,9 +144,9 @@ func notCopied(err error, room string) error {
 
 // All returns every item. It is for inputs that fit in memory.
 func (s *Spooled) All() ([]json.RawMessage, error) {
-	data, err := os.ReadFile(s.lines)
-	if err != nil {
-		return nil, fmt.Errorf("read the copied input: %w", err)
+	data := make([]byte, s.Bytes)
+	if _, err := s.lines.ReadAt(data, 0); err != nil && err != io.EOF {
+		return nil, readBack(err)
 	}
 	all := make([]json.RawMessage, 0, s.Items)
 	for line := range bytes.Lines(data) {
@@ -165,14 +158,9 @@ func (s *Spooled) All() ([]json.RawMessage, error) {
 
 // First returns the first item, which must exist.
 func (s *Spooled) First() (json.RawMessage, error) {
-	file, err := os.Open(s.lines)
+	line, err := bufio.NewReader(io.NewSectionReader(s.lines, 0, s.Bytes)).ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("read the copied input: %w", err)
-	}
-	defer file.Close()
-	line, err := bufio.NewReader(file).ReadBytes('\n')
-	if err != nil {
-		return nil, fmt.Errorf("read the copied input: %w", err)
+		return nil, readBack(err)
 	}
 	return line[:len(line)-1], nil
 }
@@ -182,12 +170,14 @@ func (s *Spooled) Remove() error {
 	if s == nil {
 		return nil
 	}
-	var errs []error
-	for _, file := range []*string{&s.lines, &s.index} {
-		if *file != "" {
-			errs = append(errs, os.Remove(*file))
-			*file = ""
-		}
+	lines, index := s.lines, s.index
+	s.lines, s.index = nil, nil
+	return errors.Join(closed(lines), closed(index))
+}
+
+func closed(file *os.File) error {
+	if file == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return file.Close()
 }

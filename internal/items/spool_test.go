@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -67,6 +68,7 @@ func TestSpool_CSV(t *testing.T) {
 		"\xef\xbb\xbfa,b\r\n1,x\r\n\r\n-2.5e3,\r\n": {`{"a":1,"b":"x"}`, `{"a":-2.5e3,"b":""}`},
 		"z,a\n007,1 \n 1,1.\n+1,0x1\nNaN,1e5":       {`{"z":"007","a":"1 "}`, `{"z":" 1","a":"1."}`, `{"z":"+1","a":"0x1"}`, `{"z":"NaN","a":1e5}`},
 		"\"a \"\"b\"\"\",ü\n\"x,\ny\",<&>\\\n":      {`{"a \"b\"":"x,\ny","ü":"<&>\\"}`},
+		",x\n0,1\n":                                 {`{"Unnamed: 0":0,"x":1}`},
 		"a\n12345678901234567890\ntrue\n":           {`{"a":12345678901234567890}`, `{"a":"true"}`},
 	} {
 		require.Equal(t, want, lines(t, spool(t, text, CSV)), "%q", text)
@@ -124,7 +126,7 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		{CSV, "a,b\n1,2\n1,2,3\n", `in:3: 3 cells, but the header has 2: "1,2,3"; put cells`},
 		{CSV, "a,b\n\"x\ny\",2\n1\n", "in:4: 1 cells, but the header has 2"},
 		{CSV, "a,b,a\n", `in:1: columns 1 and 3 are both named "a": "a,b,a"; rename one`},
-		{CSV, "a, ,c\n", "in:1: column 2 has no name"},
+		{CSV, "a,,Unnamed: 1\n", `in:1: columns 2 and 3 are both named "Unnamed: 1"`},
 		{CSV, "a\n\"x\ny\"z\n", "in: the row from line 2 to 3: extraneous or missing \" in quoted-field; put the cell"},
 		{CSV, "a\nx\"y\n", `in:2: bare " in non-quoted-field; put the cell in double quotes`},
 		{CSV, "a\n\xff\n", "in:2: not UTF-8"},
@@ -227,6 +229,9 @@ func FuzzSpool_CSV(f *testing.F) {
 			require.NoError(t, decoder.Decode(&object), line)
 			require.Len(t, object, len(rows[0]))
 			for column, name := range rows[0] {
+				if strings.TrimSpace(name) == "" {
+					name = fmt.Sprintf("Unnamed: %d", column)
+				}
 				switch value := object[name].(type) {
 				case json.Number:
 					require.Equal(t, rows[i+1][column], string(value))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
@@ -142,13 +143,18 @@ func (t *Task) tasks() map[string]config.Task {
 
 func (t *Task) put(m *starter.Map) {
 	m.Scope, m.Edition = t.scope, t.Edition
+	wanted := func(task *Task) string { return task.wanted }
+	if m.Input.Edition == gpumux.AnyEdition {
+		m.Edition, wanted = gpumux.AnyEdition, func(*Task) string { return gpumux.AnyEdition }
+	}
+	m.Input.Edition = ""
 	if t.then == nil {
-		m.Input.Task, m.Input.Edition = t.Name, t.wanted
+		m.Input.Task, m.Input.Edition = t.Name, wanted(t)
 	}
 	m.Input.Stages = slices.Clone(m.Input.Stages)
 	for i := range m.Input.Stages {
 		stage := t.stages()[i]
-		m.Input.Stages[i].Task, m.Input.Stages[i].Edition = stage.Name, stage.wanted
+		m.Input.Stages[i].Task, m.Input.Stages[i].Edition = stage.Name, wanted(stage)
 		if i > 0 {
 			m.Scope += "\x00" + stage.scope
 		}

@@ -192,6 +192,17 @@ assert error.status_code == 413, error
 }
 
 // What is wrong with a file is found before anything runs.
+func TestBatches_WithoutAWorker(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.at(newSite(t))
+	p := s.begin("batches", "--model", "some", "--pool", "gpu", "--listen", "127.0.0.1:0", "--store", "file://"+s.path("store"))
+	rig.Wait(t, func() bool {
+		return strings.Contains(p.stderr.String(), "note: batches of some wait: no worker serves ")
+	}, time.Minute, 20*time.Millisecond)
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
+}
+
 func TestBatches_WrongLines(t *testing.T) {
 	b := newBatches(t)
 	b.write("in.jsonl", asking("a", "one")+"\n{oops\n"+asking("a", "two")+strings.Replace(asking("b", "b"), "POST", "GET", 1)+

@@ -28,8 +28,8 @@ func TestGPU_SuggestedMemory(t *testing.T) {
 			m := onGPU(t)
 			m.needs(framework)
 			m.seen()
-			// The largest first: JAX gives nothing back, and would take memory for it beside that of
-			// smaller ones.
+			// The largest first: JAX gives nothing back, and would take memory for it beside that
+			// of smaller ones.
 			var items []object
 			for _, size := range []int{3 * gib, 2 * gib, gib} {
 				items = append(items, object{"framework": framework, "bytes": size})

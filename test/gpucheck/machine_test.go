@@ -176,8 +176,8 @@ func (m *machine) seen() {
 	}
 }
 
-// lists reports whether the driver lists a process that holds memory under the number that
-// it has here.
+// lists reports whether the driver lists a process that holds memory under the number
+// that it has here.
 func (m *machine) lists() bool {
 	m.t.Helper()
 	pid, stop := m.holder(gib)

@@ -20,9 +20,9 @@ import (
 // syntax finds the line in an error of the library.
 var syntax = regexp.MustCompile(`^yaml: (?:unmarshal errors:\n  )?(?:line (\d+): )?(.*)`)
 
-// read fills into, a pointer to a struct, from YAML, and reports all that is wrong. On the
-// way YAML becomes JSON of the same shape with all scalars as text: a library that types
-// them would make 1.1 of a variable's 1.10.
+// read fills into, a pointer to a struct, from YAML, and reports all that is wrong. On
+// the way YAML becomes JSON of the same shape with all scalars as text: a library that
+// types them would make 1.1 of a variable's 1.10.
 func (r *report) read(data []byte, into any) {
 	var root, second yaml.Node
 	in := yaml.NewDecoder(bytes.NewReader(data))

@@ -95,7 +95,7 @@ class Error(RuntimeError):
 
 
 class BadInput(Error, ValueError):
-    """What was asked for cannot be done; nothing was started."""
+    """What was asked for cannot be done, or the function's file was edited while the map ran; what has finished is kept."""
 
 
 class Unavailable(Error):
