@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"iter"
 	"testing"
 	"time"
 
@@ -42,6 +43,38 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	require.EqualValues(t, 20, result.Ran)
 	require.Positive(t, result.Busy)
 	require.Less(t, time.Duration(result.Busy), time.Since(runner.free), "it does not begin before the slot is free, and has ended")
+}
+
+// loading is a Runner whose process takes its time to load the task, and notes when it has.
+type loading struct{ ready time.Time }
+
+func (l *loading) Run(_ context.Context, call calls.Call, work calls.Work) error {
+	next, stop := iter.Pull2(work.Items())
+	defer stop()
+	item, err, more := next()
+	time.Sleep(300 * time.Millisecond)
+	l.ready = time.Now()
+	if err := work.Meet(calls.Process{}); err != nil {
+		return err
+	}
+	for ; more && err == nil; item, err, more = next() {
+		work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+	}
+	return err
+}
+
+// Nor does the load of the task. Otherwise a stage that loads a model would seem slow.
+func TestRunChunk_BusyBeginsWithTheProcess(t *testing.T) {
+	runner := &loading{}
+	l := newLab(t, runner)
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
+	encoded, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Whole(20), Parts: "m/parts"})
+	require.NoError(t, err)
+	var result contract.ChunkResult
+	require.NoError(t, encoded.Get(&result))
+	require.EqualValues(t, 20, result.Ran)
+	require.Positive(t, result.Busy)
+	require.Less(t, time.Duration(result.Busy), time.Since(runner.ready))
 }
 
 // full is a Runner whose slots all stay busy.

@@ -37,8 +37,10 @@ type ledger struct {
 	labels  map[int64]label
 	tooMany bool
 	bytes   int
-	// began is when the first item of the call under way was taken.
-	began time.Time
+	// began is when the call under way had its first item, and a process for it. answered
+	// says that an item of the call has ended.
+	began    time.Time
+	answered bool
 	// process is the one that the latest call has, or had. met gets each; nil: nobody does.
 	process calls.Process
 	met     func(batch, concurrent int)
@@ -158,7 +160,7 @@ func (l *ledger) next() (run contract.Runs, call calls.Call) {
 	if !l.began.IsZero() && l.process.Concurrent == 0 {
 		l.result.Busy += gpumux.Duration(time.Since(l.began))
 	}
-	l.began = time.Time{}
+	l.began, l.answered = time.Time{}, false
 	if l.tooMany || l.limit.over() || l.guessed {
 		return nil, call
 	}
@@ -198,6 +200,9 @@ func (l *ledger) meet(p calls.Process) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.process, l.memo.Edition = p, p.Edition
+	if !l.began.IsZero() && !l.answered {
+		l.began = time.Now() // the item waited for the process to load its task
+	}
 	l.result.Batch, l.result.Concurrent = int64(p.Batch), int64(p.Concurrent)
 	l.guessed = l.chunk.Guessed && max(p.Batch, p.Concurrent) > 1 && !slices.Contains(l.board.done, true)
 	if l.guessed {
@@ -234,6 +239,7 @@ func (l *ledger) add(done calls.Done) (r gpumux.Result, later, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit.note()
+	l.answered = true
 	if r = done.Result; done.Peak > 0 {
 		l.peaks.Add(done.Peak)
 		l.peaks.Budget, l.peaks.GPUs = max(l.peaks.Budget, gpumux.Size(done.Budget)), max(l.peaks.GPUs, done.GPUs)
