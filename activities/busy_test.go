@@ -45,7 +45,7 @@ func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	require.Less(t, time.Duration(result.Busy), time.Since(runner.free), "it does not begin before the slot is free, and has ended")
 }
 
-// loading is a Runner whose process takes its time to load the task, and notes when it has.
+// loading is a Runner whose process takes its time to load the task, and notes that end.
 type loading struct{ ready time.Time }
 
 func (l *loading) Run(_ context.Context, call calls.Call, work calls.Work) error {

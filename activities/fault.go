@@ -128,18 +128,6 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	return k
 }
 
-// largestResult is the most bytes of a value that travels inline.
-const largestResult = 1 << 20
-
-// tooLarge is the fault of an item whose result nothing but the history can take.
-func tooLarge(task string, bytes int) *gpumux.Fault {
-	return &gpumux.Fault{
-		Kind: gpumux.FaultTaskError, Op: "run", Task: task,
-		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
-		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
-	}
-}
-
 // shortText is how many bytes of what an item printed travel in a history, and of its
 // traceback. Messages are short.
 const shortText = 1000

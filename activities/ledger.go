@@ -267,8 +267,8 @@ func (l *ledger) used(use *gpumux.GPUUse) {
 }
 
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
-	if l.put == nil && len(r.Value) > largestResult {
-		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
+	if l.put == nil && len(r.Value) > contract.LargestResult {
+		r.Fault, r.Value = contract.TooLarge(l.chunk.Task, len(r.Value)), nil
 	}
 	if mark, noted := l.labels[r.Index]; noted {
 		r.Key, r.Item = mark.key, mark.item

@@ -250,5 +250,5 @@ func (b *budget) overflow(e *engine, has string) error {
 	message := fmt.Sprintf("the history of this workflow has no room for the map, which may make it %d events and %s: %s; Temporal ends a workflow at 51,200 "+
 		"events or 50MiB", historyEvents, gpumux.Size(historyBytes), has)
 	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: message, Task: e.in.Name(),
-		Hint: "use MapSource, whose items and results lie in the store, or run the map in a child workflow of its own"})
+		Hint: "use MapSource, whose items and results lie in the store; where other maps have filled this history, run it in a child workflow of its own"})
 }

@@ -7,6 +7,6 @@
 // from finished activities, so that a replay decides the same. It stops with the
 // workflow.
 //
-// Importing it costs the Temporal SDK and nothing else: no cgo, no NVML, no processes, no
-// logging library.
+// Importing it costs the Temporal SDK and a library for JSON: no cgo, no NVML, no
+// processes, no logging library.
 package workflows

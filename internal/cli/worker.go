@@ -42,7 +42,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 	flags.StringVar(&f.tasks, "tasks", "", "folder of Python modules whose functions are the tasks, in place of a file")
 	f.register(flags)
 	flags.StringVar(&f.connect, "connect", "", connectUsage)
-	flags.BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
+	flags.BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used; no task is imported")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		conf, inventory, err := f.read(c, a)
 		if err != nil {

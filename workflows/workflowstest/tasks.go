@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,6 +109,11 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (answer contract.Chun
 	answer.Covered, answer.Ran = c.Len(), c.Len()
 	if answer.Results, err = t.each(c.Task, c.Items); err != nil {
 		return contract.ChunkResult{}, err
+	}
+	for i := range answer.Results {
+		if r := &answer.Results[i]; len(r.Value) > contract.LargestResult {
+			r.Value, r.Fault = nil, contract.TooLarge(c.Task, len(r.Value))
+		}
 	}
 	answer.Succeeded, answer.Failed, answer.Faults = count(answer.Results)
 	for i := range answer.Results {
@@ -231,7 +237,12 @@ func itemsOf(results []gpumux.Result, failed bool) (items, keys []json.RawMessag
 // each runs a task over items.
 //
 //workflowcheck:ignore
-func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
+func (t *Tasks) each(task string, items []json.RawMessage) (results []gpumux.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil { // else each of many tries has its stack
+			err = refused(fmt.Sprintf("the stand-in for task %s panicked: %v\n%s", task, p, debug.Stack()))
+		}
+	}()
 	t.mu.Lock()
 	f, known := t.tasks[task]
 	names := slices.Sorted(maps.Keys(t.tasks))
@@ -239,7 +250,7 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 	if !known {
 		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))
 	}
-	results := make([]gpumux.Result, len(items))
+	results = make([]gpumux.Result, len(items))
 	for i, item := range items {
 		value, err := f(item)
 		results[i] = gpumux.Result{Index: int64(i), Value: value}

@@ -50,6 +50,19 @@ func TestTasks_StandForAMap(t *testing.T) {
 
 func TestTasks_FailAsWorkersDo(t *testing.T) {
 	env, tasks := environment()
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return strings.Repeat(word, 1<<20), nil })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.ErrorContains(t, env.GetWorkflowError(), "item 0: the result has 1MiB, more than the 1MiB that travel inline")
+
+	env, tasks = environment()
+	calls := 0
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { calls++; panic("boom") })
+	env.ExecuteWorkflow(shout, []string{"a"})
+	require.ErrorContains(t, env.GetWorkflowError(), "the stand-in for task text:shout panicked: boom")
+	require.ErrorContains(t, env.GetWorkflowError(), "tasks_test.go:")
+	require.Equal(t, 1, calls)
+
+	env, tasks = environment()
 	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", errors.New("no " + word) })
 	env.ExecuteWorkflow(shout, []string{"a"})
 	require.ErrorContains(t, env.GetWorkflowError(), "item 0: no a (type: task_error, retryable: false)")
