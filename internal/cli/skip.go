@@ -75,7 +75,7 @@ func (s *skipped) read(ctx context.Context, among []string, except string) error
 	if err != nil {
 		return err
 	}
-	tables, _, err := source{in: files, columns: []string{cmp.Or(s.key, s.field())}}.inputs(ctx)
+	tables, _, _ := source{in: files, columns: []string{cmp.Or(s.key, s.field())}}.inputs(ctx) // the same files
 	for i, result := range results {
 		results[i].Open = func() (io.ReadCloser, error) {
 			rows, err := result.Open()
@@ -85,7 +85,7 @@ func (s *skipped) read(ctx context.Context, among []string, except string) error
 			return rows, err
 		}
 	}
-	return cmp.Or(err, items.EachItem(results, s.add))
+	return items.EachItem(results, s.add)
 }
 
 // field is what a result has of its item.
