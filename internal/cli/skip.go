@@ -71,7 +71,7 @@ func (s *skipped) read(ctx context.Context, among []string, except string) error
 			}
 		}
 	}
-	results, _, err := source{in: files, columns: []string{s.field(), "fault"}}.inputs(ctx)
+	results, _, err := source{in: files, columns: []string{"index", s.field(), "fault"}}.inputs(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,10 @@ func (s *skipped) add(row []byte, wrong *gpumux.SourceError) error {
 	}
 	fields := map[string]string{}
 	text.EachField(row, func(name string, value []byte) bool { fields[name] = string(value); return true })
-	id := cmp.Or(fields[s.field()], fields[s.key])
+	id := fields[s.key]
+	if fields["index"] != "" { // else a column "key" of somebody's own means what it likes
+		id = cmp.Or(fields[s.field()], id)
+	}
 	if id == "" {
 		return usage("--skip: a row has no %q to say whose result it is: %s; the map that wrote it needs the same --key, or --with-item", s.field(), text.Beginning(row))
 	}
