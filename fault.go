@@ -119,6 +119,6 @@ func (f *Fault) Error() string {
 	exit := text.When(f.Exit != "" && !strings.Contains(f.Message, f.Exit), " (%s)", f.Exit)
 	sizes := text.When(f.Budget > 0, "; budget %s", Size(f.Budget)) + text.When(f.Peak > 0, ", peak %s", Size(f.Peak)) +
 		text.When(f.Requested > 0, ", asked for %s", Size(f.Requested))
-	return text.When(where != "", "%s: ", where) + text.When(f.Class != "", "%s: ", f.Class) + f.Message + exit + sizes +
+	return text.When(where != "", "%s: ", where) + text.When(f.Class != "" && f.Class != f.Message, "%s: ", f.Class) + f.Message + exit + sizes +
 		text.When(f.Hint != "", "; %s", f.Hint)
 }

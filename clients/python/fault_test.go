@@ -25,7 +25,7 @@ func TestFault_TheProcessLivesOn(t *testing.T) {
 	require.Less(t, len(got[2].Fault.Traceback), 10000, "a deep recursion is folded")
 	require.Equal(t, "KeyError", got[4].Fault.Chain[0].Class)
 	require.Contains(t, got[4].Fault.Traceback, "The above exception was the direct cause")
-	require.Contains(t, got[5].Fault.Message, "result.scores[1] is a object, which JSON cannot hold; return dict, list")
+	require.Contains(t, got[5].Fault.Message, "result.scores[1] is an object, which JSON cannot hold; return dict, list")
 	require.Empty(t, got[5].Fault.Traceback)
 	require.Empty(t, got[5].Fault.Chain)
 	require.Contains(t, got[7].Fault.Message, "the item is not JSON")
@@ -115,7 +115,7 @@ func TestBatch_OnlyTheGuiltyItemFails(t *testing.T) {
 	}
 	require.Equal(t, "bad item", got[1].Fault.Message)
 	require.Empty(t, got[1].Fault.Chain)
-	require.Contains(t, got[5].Fault.Message, "result is a object, which JSON cannot hold")
+	require.Contains(t, got[5].Fault.Message, "result is an object, which JSON cannot hold")
 }
 
 func TestBatch_ValuesAreCounted(t *testing.T) {

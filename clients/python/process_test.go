@@ -207,6 +207,6 @@ func TestProcess_SlotResidentProgress(t *testing.T) {
 	for n := range 2 {
 		require.Equal(t, wire.ProgressReport{Run: 1, N: n, Value: json.RawMessage(fmt.Sprintf(`{"step":%d}`, n))}, p.Next())
 		require.Equal(t, wire.ProgressReport{Run: 1, N: n, Value: json.RawMessage(`"from a thread"`)}, p.Next())
-		require.Contains(t, p.Take(n).Value, "progress is a object, which JSON cannot hold")
+		require.Contains(t, p.Take(n).Value, "progress is an object, which JSON cannot hold")
 	}
 }

@@ -122,7 +122,7 @@ func TestConcurrent_EachItemHasItsOwnFault(t *testing.T) {
 	require.Equal(t, 3, got[1].Attempts)
 	require.Contains(t, strings.SplitN(got[1].Fault.Traceback, "\n", 3)[1], "together.py", "no frame of the runtime")
 	require.Equal(t, wiretest.Answer{Value: "3", Attempts: 3}, got[2])
-	require.Contains(t, got[3].Fault.Message, "result is a object")
+	require.Contains(t, got[3].Fault.Message, "result is an object")
 	require.Contains(t, got[4].Fault.Message, "the item is not JSON")
 	require.Equal(t, wiretest.Answer{Value: "1", Attempts: 1}, got[5])
 }

@@ -147,7 +147,7 @@ func (j *judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 		message = fmt.Sprintf("the map began with edition %s of the code of task %s, and this worker has edition %s",
 			want, task.Name, have)
 		hint = "put the files back as they were and start it again, or start a new map, which runs with the new code; " +
-			"a map with the edition \"any\" (--option edition=any) takes new code as it comes"
+			"a map with --option edition=any takes new code as it comes"
 	}
 	path, changed := task.Code().Newest()
 	message += text.When(path != "", "; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))

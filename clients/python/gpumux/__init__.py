@@ -63,6 +63,10 @@ def __getattr__(name: str) -> Any:
     return getattr(client, name)
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *_CLIENT]
+
+
 def slot() -> Slot:
     """The slot that this process runs in."""
     return _slot

@@ -340,6 +340,13 @@ def of_pandas(rows):
     return rows.assign(kind=kind, total=rows["n"] * 2) if kind == "DataFrame" else [[kind, value] for value in rows]
 
 
+@gpumux.batch(max=8, format="pandas")
+def backwards(rows):
+    """Rows in another order: as pandas' table, as a column, and as a dict of columns."""
+    found = rows.assign(size=len(rows)).sort_values("n", ascending=False)
+    return {"table": found, "column": found["n"], "dict": {"n": found["n"].values, "m": found["n"]}}[rows["as"].iloc[0]]
+
+
 @gpumux.batch(max=3, format="polars")
 async def of_polars(rows):
     kind = type(rows).__name__

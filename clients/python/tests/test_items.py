@@ -93,7 +93,7 @@ class Items(unittest.TestCase):
             (numpy.array(3), r"numpy\.ndarray without dimensions, a single value"), (numpy.float64(3), r"numpy\.float64 without dimensions"),
             (polars.LazyFrame(self.columns), r"polars\.lazyframe\.frame\.LazyFrame; give a list"),
             (pyarrow.table(self.columns).to_reader(), r"pyarrow\.lib\.RecordBatchReader; give"),
-            (pandas.NA, "NAType; give"), (3, "items is a int; give"),
+            (pandas.NA, "NAType; give"), (3, "items is an int; give"),
             ({"a": 1}, "items is a dict, whose items would be its keys"), ({1, 2}, "items is a set, which has no order"),
             ("items.jsonl", "items is a text, .* source="), (b"ab", "items is a text"), (bytearray(b"ab"), "items is a text"),
         ):

@@ -263,6 +263,75 @@ class Map(unittest.TestCase):
         ran = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True)
         self.assertRegex(ran.stderr, "BadInput: area is .* defined under that line.* pip install cloudpickle")
 
+    def test_a_script_that_changes_what_its_functions_use(self):
+        script = pathlib.Path(self.state, "changes.py")
+        script.write_text(textwrap.dedent("""
+            import os
+            import gpumux
+
+            SCALE, MODEL, CONF, UNSET = 1, None, {"add": 0}, None
+            SCALE: int = 1
+            HOST = os.environ.get("HOST")
+
+            def plain(x):
+                return [os.path.basename(__file__), HOST, UNSET]
+
+            def loaded(x):
+                global MODEL
+                if MODEL is None:
+                    MODEL = os.getpid()
+                return MODEL
+
+            def add(x):
+                return x + CONF["add"]
+
+            def scaled(x):
+                return SCALE * add(x)
+
+            def main():
+                global SCALE, HOST
+                loaded(1)
+                SCALE, CONF["add"], HOST = 10, 5, "here"
+                for function in scaled, add, plain:
+                    print([result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)])
+                print({result.value for result in gpumux.map(loaded, [1, 2], slots=1, raise_faults=True)} != {os.getpid()})
+
+            if __name__ == "__main__":
+                main()
+        """))
+        ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
+        plain = "['changes.py', None, None]"
+        self.assertEqual(ran.stdout, f"[60, 70]\n[6, 7]\n[{plain}, {plain}]\nTrue\n", ran.stderr)
+
+    def test_items_that_have_values_are_left_out(self):
+        done = pathlib.Path(self.state, "done.jsonl")
+        done.write_text('{"index":0,"value":1,"key":"a"}\n{"index":1,"fault":{"kind":"crash"},"key":"b"}\n')
+        rows = ({"id": each} for each in "abc")
+        with gpumux.map(tasks.same, rows, slots=1, key="id", skip=done) as left:
+            self.assertEqual([(result.index, result.key) for result in left], [(0, "b"), (1, "c")])
+            with self.assertRaises(TypeError):
+                len(left)
+        more = pathlib.Path(self.state, "d*.jsonl")
+        self.assertEqual([*gpumux.map(tasks.same, [{"id": "a"}], slots=1, key="id", skip=[str(more), done])], [])
+
+    def test_an_edition_of_any(self):
+        script = pathlib.Path(self.state, "edited.py")
+        script.write_text(textwrap.dedent("""
+            import gpumux, pathlib
+
+            def add(path):
+                with open(path, "a") as script:
+                    print(file=script)
+                return True
+
+            if __name__ == "__main__":
+                for edition in "any", None:
+                    print([r.value for r in gpumux.map(add, [__file__] * 3, slots=1, chunk=1, mode="fresh", edition=edition)], flush=True)
+        """))
+        ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
+        self.assertEqual(ran.stdout, "[True, True, True]\n")
+        self.assertRegex(ran.stderr, 'BadInput: .*a map with edition="any" takes new code as it comes')
+
     def test_a_module_that_is_run(self):
         package = pathlib.Path(self.state, "package")
         package.mkdir()
@@ -292,8 +361,8 @@ class Map(unittest.TestCase):
         ):
             with self.subTest(options), self.assertRaisesRegex(gpumux.BadInput, f"^{said}") as raised:
                 list(gpumux.map(tasks.double, [1], **options))
-            self.assertNotRegex(str(raised.exception), "--|^gpumux|note: ")
-        with self.assertRaisesRegex(TypeError, r"items\[1\] is a object"):
+            self.assertNotRegex(str(raised.exception), "--|^gpumux|note: |%")
+        with self.assertRaisesRegex(TypeError, r"items\[1\] is an object"):
             list(gpumux.map(tasks.double, [1, object()], slots=1))
         with self.assertRaisesRegex(gpumux.BadInput, "no_such"):
             list(gpumux.map(tasks.__file__ + ":no_such", [1], slots=1))

@@ -53,7 +53,7 @@ class Values(unittest.TestCase):
         want |= dict.fromkeys(("series", "array", "generator"), [0, 1])
         refused = {
             "mapping": "returned a collections.UserDict", "dict": "returned a dict", "text": "returned a str", "named": "returned a .*Found",
-            "nothing": "returned a NoneType", "short": "returned 2 values for 1 items", "rows": "returned 3 values for 1 items",
+            "nothing": "returned a NoneType", "short": "returned 2 for a batch of 1", "rows": "returned 3 for a batch of 1",
         }
         for pickle in False, True:
             found = list(gpumux.map(tasks.as_table, [kind for kind in want | refused for _ in range(2)], slots=1, chunk=2, pickle=pickle))
@@ -83,6 +83,13 @@ class Values(unittest.TestCase):
         faults = [r.fault.message for r in gpumux.map(tasks.crooked, [{"n": n} for n in range(2, 5)], slots=1, chunk=3)]
         self.assertEqual(faults, [r"a batch function returned a dict with columns of different lengths: {'n': 0, 'm': 1}", "three",
             r"a batch function returned a dict with columns of different lengths: {'n': 0, 'm': 1}"])
+
+    def test_rows_of_pandas_in_another_order(self):
+        for kind in "table", "column", "dict":
+            with self.subTest(kind):
+                values = [r.value for r in gpumux.map(tasks.backwards, [{"n": n * 7 % 8, "as": kind} for n in range(8)], slots=1, chunk=8)]
+                self.assertEqual([value if kind == "column" else value["n"] for value in values], [n * 7 % 8 for n in range(8)])
+                self.assertEqual(list(values[0]) if kind != "column" else [], {"table": ["n", "as", "size"], "dict": ["n", "m"], "column": []}[kind])
 
     def test_keys(self):
         rows = [{"id": "a", "v": (1,)}, {"id": "b", "v": {2}}]
@@ -143,7 +150,7 @@ class Values(unittest.TestCase):
             gpumux.map(tasks.joined, [1, 2], [1, 2, 3])
         with self.assertRaisesRegex(ValueError, "iterable 2 of 2 ends after 1 items"):
             list(gpumux.stream(tasks.joined, iter([1, 2]), iter([1]), slots=1))
-        with self.assertRaisesRegex(TypeError, r"items\[1\] is a int; gpumux.starmap takes"):
+        with self.assertRaisesRegex(TypeError, r"items\[1\] is an int; gpumux.starmap takes"):
             list(gpumux.starmap(tasks.joined, [(1, 2), 3], slots=1))
 
     def test_a_killed_script_goes_on(self):

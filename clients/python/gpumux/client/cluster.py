@@ -9,7 +9,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Sequence, Union
 from . import items as inputs
 from .command import find
 from .fault import failure
-from .options import Exceptions, Words, flags
+from .options import Exceptions, Paths, Words, flags
 from .rows import Feed, Rows
 from .stages import Stage, tasks
 
@@ -35,6 +35,7 @@ class Cluster(NamedTuple):
         text: Optional[Words] = None,
         key: Optional[str] = None,
         with_item: bool = False,
+        skip: Optional[Paths] = None,
         pool: Optional[Words] = None,
         mode: Optional[str] = None,
         timeout: Optional[float] = None,
@@ -44,6 +45,7 @@ class Cluster(NamedTuple):
         arg: Any = None,
         max_failures: Union[int, str, None] = None,
         chunk: Optional[int] = None,
+        edition: Optional[str] = None,
         priority: Optional[int] = None,
         fairness_key: Optional[str] = None,
         fairness_weight: Optional[float] = None,
@@ -65,8 +67,8 @@ class Cluster(NamedTuple):
         """
         over, feed, total = inputs.given(items, source)
         options = dict(
-            columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts,
-            retry_on=retry_on, backoff=backoff, arg=arg, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
+            columns=columns, text=text, key=key, with_item=with_item, skip=skip, pool=pool, mode=mode, timeout=timeout, attempts=attempts,
+            retry_on=retry_on, backoff=backoff, arg=arg, max_failures=max_failures, chunk=chunk, edition=edition, priority=priority, fairness_key=fairness_key,
             fairness_weight=fairness_weight, no_wait=no_wait, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
         return Rows(

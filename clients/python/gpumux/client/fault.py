@@ -8,7 +8,8 @@ from concurrent.futures import BrokenExecutor
 from typing import Any, NamedTuple, Optional, Sequence
 
 from ..process.fault import describe
-from .options import text_of
+from .options import FIELDS, text_of
+from .progress import FINISHED
 
 
 class Fault(Exception):
@@ -32,12 +33,15 @@ class Fault(Exception):
         """All that is known, as in the results of the command line."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.kind}: {f'{self.raised}: ' if self.raised else ''}{self.message:.200}>"
+        return f"<{type(self).__name__} {self.kind}: {self._said():.200}>"
 
     def __str__(self) -> str:
         where = "" if self.index is None else f"item {self.index}: "
-        text = f"{where}{self.kind}: {self.raised}: {self.message}" if self.raised else f"{where}{self.kind}: {self.message}"
+        text = f"{where}{self.kind}: {self._said()}"
         return f"{text}; {self.hint}" if self.hint else text
+
+    def _said(self) -> str:
+        return self.message if self.raised in (None, "", self.message) else f"{self.raised}: {self.message}"
 
 
 class RemoteTraceback(Fault):
@@ -116,7 +120,7 @@ ITEMS_FAILED = 1
 
 def failure(code: int, said: str, options: dict) -> Error:
     """What the command's exit code means. said is what it wrote, options are those it was given."""
-    lines = [line for line in said.splitlines() if not re.match("note: |see `gpumux .*--help`$", line)]
+    lines = [line for line in said.splitlines() if not (FINISHED.match(line) or re.match("note: |see `gpumux .*--help`$", line))]
     return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(in_python("\n".join(lines), options))
 
 
@@ -134,6 +138,7 @@ def in_python(text: str, options: dict) -> str:
         return f"{name}={_short.repr(value)}{'' if again else word}"
 
     text = re.sub("(?m)^gpumux: | with --local", "", text)
+    text = re.sub(r"--option (\w+)=(\w+)", lambda match: f'{_NAMES.get(match[1], match[1])}="{match[2]}"', text)
     text = re.sub(r"--pass-env ([\w,]+)", lambda match: f"pass_env={match[1].split(',')}", text)
     if "memory" in options:
         # The pool is the call's own.
@@ -142,4 +147,5 @@ def in_python(text: str, options: dict) -> str:
     return re.sub(rf"`[^`]*`|(?m:^(?:sbatch: |Try \").*)|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
 
 
+_NAMES = {field: name for name, field in FIELDS.items()}
 _QUOTED = r'"(?:[^"\\]|\\.)*"'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import dis
 import functools
 import hashlib
 import inspect
-import itertools
 import os
 import site
 import sys
@@ -126,6 +126,8 @@ class _Script(NamedTuple):
     """The names that they bind, which an import does not."""
     shown: frozenset[str]
     """The names that others bind."""
+    constants: dict[str, Any]
+    """Those of them whose value stands in the file."""
 
 
 def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
@@ -142,9 +144,38 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
         frame = frame.f_back
     if not any(start <= line <= end for start, end in script.guards) or qualified.partition(".")[0] in script.hidden:
         return False
-    members = vars(function).values() if isinstance(function, type) else [inspect.unwrap(function)]
-    used = (_used(each.__code__) for each in members if isinstance(each, types.FunctionType))
-    return (script.hidden - script.shown).isdisjoint(itertools.chain(*used))
+    used, stored = _names(function)
+    return (script.hidden - script.shown).isdisjoint(used) and not any(map(_changed, used - stored))
+
+
+def _names(function: Any) -> tuple[set[str], set[str]]:
+    """The names of the script that a function or a class and the script's functions that it calls look up, and those that they set."""
+    own = vars(sys.modules["__main__"])
+    used: set[str] = set()
+    stored: set[str] = set()
+    left, seen = [function], set()
+    while left:
+        each = left.pop()
+        members = vars(each).values() if isinstance(each, type) else [inspect.unwrap(each)]
+        for code in {member.__code__ for member in members if isinstance(member, types.FunctionType)} - seen:
+            seen.add(code)
+            names, set_here = _used(code)
+            left += [own[name] for name in names - used if callable(own.get(name)) and getattr(own[name], "__module__", None) == "__main__"]
+            used |= names
+            stored |= set_here
+    return used, stored
+
+
+def _changed(name: str) -> bool:
+    """Whether the program has given a name another value than its file says, as after `global`: an import would have the file's."""
+    own = vars(sys.modules["__main__"])
+    constants = _script_of(own["__file__"]).constants
+    if name not in constants or name not in own:
+        return False
+    try:
+        return type(own[name]) is not type(constants[name]) or not own[name] == constants[name]
+    except Exception:
+        return True  # what it has now does not compare
 
 
 def _script_of(file: str) -> _Script:
@@ -157,9 +188,28 @@ def _script(file: str, changed: int) -> _Script:
         body = ast.parse(text.read()).body
     guards = [node for node in body if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
     bound: dict[bool, set[str]] = {True: set(), False: set()}
+    constants: dict[str, Any] = {}
     for node in body:
-        bound[node in guards].update(_bound(node))
-    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], frozenset(bound[True]), frozenset(bound[False]))
+        names = set(_bound(node))
+        bound[node in guards].update(names)
+        if node in guards:
+            continue
+        for name in names:
+            constants.pop(name, None)
+        for name, value in _assigned(node):
+            with contextlib.suppress(ValueError, TypeError, MemoryError):  # it is no constant
+                constants[name] = ast.literal_eval(value)
+    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], frozenset(bound[True]), frozenset(bound[False]), constants)
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a statement gives one value each."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) and node.value else []
+    for target in targets:
+        several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(target.elts) == len(node.value.elts)
+        for name, value in zip(target.elts, node.value.elts) if several else [(target, node.value)]:
+            if isinstance(name, ast.Name):
+                yield name.id, value
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -176,10 +226,13 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _used(code: types.CodeType) -> frozenset[str]:
-    """The names that code looks up in its module."""
-    inner = (_used(each) for each in code.co_consts if isinstance(each, types.CodeType))
-    return frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL").union(*inner)
+def _used(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The names that code looks up in its module, and those that it sets."""
+    inner = [_used(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    used, stored = (
+        frozenset(each.argval for each in dis.get_instructions(code) if each.opname == name) for name in ("LOAD_GLOBAL", "STORE_GLOBAL")
+    )
+    return used.union(*(each for each, _ in inner)), stored.union(*(each for _, each in inner))
 
 
 _TEMPLATE = '''"""{name} of {where}, as it was when it was given to gpumux."""
@@ -221,7 +274,7 @@ def need_cloudpickle(function: Any) -> types.ModuleType:
         guard = 'if __name__ == "__main__":'
         raise BadInput(
             f"{getattr(function, '__qualname__', function)!s} is of a notebook, another function or a lambda, or of a script that maps without "
-            f"`{guard}`, or it or what it uses is defined under that line, so a task process cannot import it: pip install cloudpickle, or put it "
-            "into a file of its own"
+            f"`{guard}`, or it or what it uses is defined under that line, or was changed since, so a task process cannot import it: "
+            "pip install cloudpickle, or put it into a file of its own"
         ) from None
     return cloudpickle

@@ -13,7 +13,7 @@ from ..process import typed
 from . import function as functions
 from . import items as inputs
 from . import values
-from .options import Exceptions, Memory, Words, words
+from .options import Exceptions, Memory, Paths, Words, words
 from .rows import Feed, Rows
 from .slurm import Slurm
 from .stages import Stage, Task, tasks
@@ -31,6 +31,7 @@ def map(
     text: Optional[Words] = None,
     key: Optional[str] = None,
     with_item: bool = False,
+    skip: Optional[Paths] = None,
     slots: Union[int, str, Mapping[str, Union[int, str]], None] = None,
     memory: Optional[Memory] = None,
     devices: Optional[Words] = None,
@@ -45,6 +46,7 @@ def map(
     arg: Any = None,
     max_failures: Union[int, str, None] = None,
     chunk: Optional[int] = None,
+    edition: Optional[str] = None,
     files: Union[str, "os.PathLike[str]", None] = None,
     id: Optional[str] = None,
     retry: bool = False,
@@ -76,7 +78,8 @@ def map(
     of a folder or a pattern; columns are those of a table that items have, text those of CSV whose
     cells stay text, such as IDs.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the
-    whole item.
+    whole item. skip is files of results, or patterns of them, whose items are left out, known by
+    key, or as a whole by with_item; those left are counted anew.
     slots is how many run side by side on a device, or "auto", or a dict of them by pool, such as
     {"cpu": 6, "gpu": 2}: stages take these pools in turn; memory is the budget of each, such as
     "4GiB" or bytes.
@@ -87,6 +90,7 @@ def map(
     max_failures, such as 10 or "5%", is the number of failed items with which the map goes on; with 0
     the first ends it. arg is shared by all items, such as a configuration: gpumux.arg() in the
     function, and the arguments of a class, if a dict. retry runs the failed items of a map again.
+    edition="any" lets the function's file be edited while the map runs.
     files is the folder for files that items keep with gpumux.save, each as <index>/<name>; the
     default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
@@ -99,9 +103,9 @@ def map(
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
     options = dict(
-        columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
+        columns=columns, text=text, key=key, with_item=with_item, skip=skip, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, retry_on=retry_on, backoff=backoff, arg=arg,
-        max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
+        max_failures=max_failures, chunk=chunk, edition=edition, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), explain_oom=explain_oom,
         workers=workers.command if isinstance(workers, Slurm) else workers, no_worker=isinstance(workers, Slurm),
     )

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 from ..process import tables, typed
-from ..process.encode import encode, type_name
+from ..process.encode import a_type, encode
 from . import values
 
 _log = logging.getLogger("gpumux")
@@ -120,7 +120,7 @@ def _arguments(item: Any, name: str) -> tuple:
     try:
         return tuple(item)
     except TypeError:
-        raise TypeError(f"{name} is a {type_name(type(item))}; gpumux.starmap takes the arguments of each call as a tuple") from None
+        raise TypeError(f"{name} is {a_type(type(item))}; gpumux.starmap takes the arguments of each call as a tuple") from None
 
 
 def _change(value: Any, path: str) -> Optional[str]:
@@ -137,7 +137,7 @@ def _change(value: Any, path: str) -> Optional[str]:
         return None
     else:
         made = type(json.loads(encode(value)))
-        return f"{path} is a {type_name(kind)}, which JSON makes a {made.__name__}" if made in (str, list, dict) else None
+        return f"{path} is {a_type(kind)}, which JSON makes a {made.__name__}" if made in (str, list, dict) else None
     if _PLAIN.issuperset(map(type, value.values() if kind is dict else value)):
         return None
     changes = (_change(each, f"{path}[{step!r}]") for step, each in inside)
@@ -149,7 +149,7 @@ _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 def rows(items: Any) -> Iterable[Any]:
     """The rows of a table as dicts, the values of a column, else what iterating gives. Raises TypeError for other things."""
-    kind, what = type(items), f"items is a {type_name(type(items))}"
+    kind, what = type(items), f"items is {a_type(type(items))}"
     if isinstance(items, (str, bytes, bytearray)):
         raise TypeError("items is a text, whose items would be its letters; give a list, or source= for a file or a URL")
     if isinstance(items, Mapping):

@@ -9,11 +9,12 @@ from ..process.encode import type_name
 
 Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
+Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 Exceptions = Union[type, str, Sequence[Union[type, str]]]
 
 
 # Fields of a map's input that the command takes with --option.
-FIELDS = {"chunk": "chunk", "priority": "priority", "fairness_key": "fairnessKey", "fairness_weight": "fairnessWeight"}
+FIELDS = {"chunk": "chunk", "edition": "edition", "priority": "priority", "fairness_key": "fairnessKey", "fairness_weight": "fairnessWeight"}
 
 
 def flags(options: dict) -> list[str]:
@@ -25,6 +26,9 @@ def flags(options: dict) -> list[str]:
             found += [] if value else ["--unordered"]
         elif name in FIELDS:
             found += [] if value is None else ["--option", f"{FIELDS[name]}={value}"]
+        elif name == "skip":
+            for each in () if value is None else paths(value):
+                found += ["--skip", os.fspath(each)]
         elif value is True:
             found.append(flag + "=true")  # a flag that wants more would take what comes after it
         elif value is not None and value is not False and value != []:
@@ -58,6 +62,11 @@ def exceptions(given: Exceptions) -> list[str]:
         if not isinstance(each, (type, str)):
             raise TypeError(f"retry_on: {each!r} is no class of exceptions and no name of one")
     return [type_name(each) if isinstance(each, type) else each for each in several]
+
+
+def paths(given: Paths) -> list[Union[str, "os.PathLike[str]"]]:
+    """One path or several, as a list."""
+    return [given] if isinstance(given, (str, os.PathLike)) else list(given)
 
 
 def words(given: Words) -> list[str]:

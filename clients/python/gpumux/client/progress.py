@@ -8,7 +8,7 @@ import sys
 from typing import Any, Optional
 
 # How the command says how many items have finished, and of how many.
-_FINISHED = re.compile(r"\d+%  ([\d,]+)/([\d,]+)(?:  |$)")
+FINISHED = re.compile(r"\d+%  ([\d,]+)/([\d,]+)(?:  |$)")
 
 
 class Bar:
@@ -35,7 +35,7 @@ class Bar:
 
     def hear(self, line: str) -> None:
         """The command said something."""
-        found = _FINISHED.match(line)
+        found = FINISHED.match(line)
         if found and self._tqdm is not None:
             self._tqdm.total = int(found[2].replace(",", ""))
             self._show(int(found[1].replace(",", "")))

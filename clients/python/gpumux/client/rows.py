@@ -55,7 +55,9 @@ class Rows:
         self._key: tuple = (*arguments, repr(options))
         self._options = options
         self._raise_faults, self._show_output, self._value, self._item, self._done = raise_faults, show_output, value, item, done
-        self._total = total if feed is None else feed.total
+        # What is left out, the command finds.
+        self._all = not options.get("skip")
+        self._total = (total if feed is None else feed.total) if self._all else None
         self._given = 0
         self._faults: list[Result] = []
         self._error: Optional[BaseException] = None
@@ -99,7 +101,7 @@ class Rows:
             with _opening:
                 if not self._command.running:
                     return
-                self._total = count
+                self._total = count if self._all else None
                 if self._ahead is None:
                     # Which map it is, the items say as well. The command begins when it has all of them.
                     self._key += (content.digest(),)

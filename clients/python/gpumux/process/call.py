@@ -257,14 +257,16 @@ class Caller:
         values = self._function(items if self._table is None else self._table(items))
         if type(values) is CoroutineType:
             values = self.wait_for(values)
-        if self._table is not None and type(values) is dict:
+        if self._table is not None:
             from . import tables
 
-            values = tables.of_columns(values, "a batch function returned a dict")
+            values = tables.in_order(values)
+            if type(values) is dict:
+                values = tables.of_columns(values, "a batch function returned a dict")
         values = rows(values)
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
-            raise ValueError(f"{name} returned {len(values)} values for {len(raws)} items; return one for each, in order")
+            raise ValueError(f"{name} returned {len(values)} for a batch of {len(raws)}; return one value for each item, in order")
         return pack_all(values)
 
     def _answer(self, n: int, answers: list, busy: float, ended: float, peak: int) -> None:

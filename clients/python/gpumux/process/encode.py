@@ -21,7 +21,8 @@ MAX_VALUE = (1 << 30) - (1 << 12)
 # Stands for the beginning of an escape in what _walk makes. No task has it in a string of its own.
 _ESCAPE = "gpumux-escape-" + os.urandom(16).hex()
 _ACCEPTED = (
-    "return dict, list, str, int, float, bool, None, NumPy, torch or JAX arrays, dataclasses, bytes, dates or paths"
+    "return dict, list, str, int, float, bool, None, NumPy, torch or JAX arrays, dataclasses, bytes, dates or paths; "
+    "with pickle=True gpumux.map takes anything"
 )
 
 
@@ -73,7 +74,7 @@ def rows(values: Any) -> list:
     # A tuple whose places have names is one value.
     no_list = isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)) or isinstance(values, tuple) and kind is not tuple
     if no_list or not any(hasattr(kind, name) for name in ("__iter__", "tolist", "numpy")):
-        raise TypeError(f"a batch function returns a list with one value per item, an array or a table; this one returned a {type_name(kind)}")
+        raise TypeError(f"a batch function returns a list with one value per item, an array or a table; this one returned {a_type(kind)}")
     if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
         while hasattr(type(values), "tolist") or hasattr(type(values), "numpy"):
             values = _array(values)
@@ -176,13 +177,13 @@ def _walk(value: Any, path: str, above: set, take: Callable[[Any], Any] = _no_ar
             return mark
         convert = _converter(type(value))
         if convert is None:
-            raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+            raise TypeError(f"{path} is {a_type(type(value))}, which JSON cannot hold; {_ACCEPTED}")
         try:
             plain = convert(value)
         except Exception as error:
-            raise TypeError(f"{path} is a {type_name(type(value))} that does not convert: {error}") from error
+            raise TypeError(f"{path} is {a_type(type(value))} that does not convert: {error}") from error
         if type(plain) is type(value):
-            raise TypeError(f"{path} is a {type_name(type(value))}, which JSON cannot hold; {_ACCEPTED}")
+            raise TypeError(f"{path} is {a_type(type(value))}, which JSON cannot hold; {_ACCEPTED}")
         return _walk(plain, path, above, take)
     finally:
         above.discard(id(value))
@@ -209,7 +210,7 @@ def _key(key: Any, path: str) -> str:
         plain = convert(key)
         if plain is None or isinstance(plain, (str, bool, int, float)):
             return _key(plain, path)
-    raise TypeError(f"a key of {path} is a {type_name(type(key))}, which JSON cannot have as a key; use strings or numbers")
+    raise TypeError(f"a key of {path} is {a_type(type(key))}, which JSON cannot have as a key; use strings or numbers")
 
 
 def _lone(value: Any, path: str) -> str:
@@ -233,6 +234,11 @@ def _lone(value: Any, path: str) -> str:
 def _step(key: Any) -> str:
     text = str(key)
     return "." + text if text.isidentifier() else f"[{text[:40]!r}]"
+
+
+def a_type(kind: type) -> str:
+    name = type_name(kind)
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 def type_name(kind: type) -> str:

@@ -67,6 +67,32 @@ def _first(cell: Any) -> Any:
     return cell.flat[0] if getattr(cell, "ndim", 0) and cell.size else cell
 
 
+def in_order(table: Any) -> Any:
+    """The rows in the order of those that a task was given, where the index of pandas says that they are these in another order. Columns
+    without an index go with the first that has one, as in a DataFrame made of them."""
+    if type(table) is not dict:
+        order = _order(table)
+        return table if order is None else table.iloc[order].reset_index(drop=True)
+    first = next(filter(None, map(_order, table.values())), None)
+    if first is None:
+        return table
+    return {name: in_order(column) if hasattr(column, "iloc") else _taken(column, first) for name, column in table.items()}
+
+
+def _order(table: Any) -> Optional[list[int]]:
+    """Where the rows stand whose labels are 0, 1 and so on, if these are all the labels that there are and in another order."""
+    if not hasattr(table, "iloc") or table.index.name is not None or table.index.dtype.kind not in "iu":
+        return None
+    labels = table.index.tolist()
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    return order if labels != [*range(len(labels))] == [labels[i] for i in order] else None
+
+
+def _taken(column: Any, order: list[int]) -> Any:
+    sized = hasattr(column, "__len__") and not isinstance(column, (str, bytes)) and getattr(column, "ndim", 1) and len(column) == len(order)
+    return [column[i] for i in order] if sized else column
+
+
 def of_columns(columns: dict, what: str) -> list[dict]:
     """The rows of columns of one length."""
     for name, column in columns.items():

@@ -107,7 +107,7 @@ def rows(values: Any) -> list:
         return values
     from . import tables
 
-    table = tables.rows(values, f"a batch function returned a {encode.type_name(type(values))}")
+    table = tables.rows(values, f"a batch function returned {encode.a_type(type(values))}")
     if table is not None:
         return list(table)
     if _asked == "pickle" and getattr(values, "ndim", 0):

@@ -72,7 +72,7 @@ class TestArgument(unittest.TestCase):
         self.assertEqual(*files)
 
     def test_what_json_cannot_hold(self):
-        with self.assertRaisesRegex(TypeError, r"arg\.x is a object"):
+        with self.assertRaisesRegex(TypeError, r"arg\.x is an object"):
             argument.write({"a": numpy.arange(3), "x": object()}, io.BytesIO())
         masked = numpy.ma.masked_array([1, 2], [True, False])
         self.assertEqual(through({"m": masked})[0], {"m": [None, 2]})

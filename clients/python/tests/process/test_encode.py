@@ -127,15 +127,15 @@ class TestEncode(unittest.TestCase):
         circle = []
         circle.append({"again": circle})
         for value, words in [
-            ({"scores": [1, 2, 3, Ellipsis]}, r"result\.scores\[3\] is a ellipsis, which JSON cannot hold; return dict"),
-            (object(), "result is a object"),
+            ({"scores": [1, 2, 3, Ellipsis]}, r"result\.scores\[3\] is an ellipsis, which JSON cannot hold; return dict"),
+            (object(), "result is an object"),
             ((x for x in "ab"), "result is a generator"),
             ({"a b": 1j}, r"result\['a b'\] is a complex"),
             ([fractions.Fraction(1, 2)], r"result\[0\] is a fractions\.Fraction"),
             ({(1, 2): 3}, "a key of result is a tuple"),
-            ({"x": {b"k": object()}}, r"result\.x\[\"b'k'\"\] is a object"),
+            ({"x": {b"k": object()}}, r"result\.x\[\"b'k'\"\] is an object"),
             (Point, "result is a type"),
-            (Array([object()]), r"result\[0\] is a object"),
+            (Array([object()]), r"result\[0\] is an object"),
             (Array(1j), "result is a complex"),
         ]:
             with self.subTest(words):
@@ -143,7 +143,7 @@ class TestEncode(unittest.TestCase):
                     encode(value)
         with self.assertRaisesRegex(ValueError, r"result\[0\]\.again contains itself"):
             encode(circle)
-        with self.assertRaisesRegex(TypeError, "progress is a object"):
+        with self.assertRaisesRegex(TypeError, "progress is an object"):
             encode(object(), "progress")
 
     def test_half_of_a_surrogate_pair_is_refused_with_its_place(self):
@@ -219,7 +219,7 @@ class TestRows(unittest.TestCase):
     def test_no_lists(self):
         for value in ("ab", {"a": 1}, None, 5, b"ab", {1}, collections.UserDict(a=1), collections.namedtuple("Pair", "a b")(1, 2)):
             with self.subTest(value):
-                with self.assertRaisesRegex(TypeError, rf"this one returned a \S*{type(value).__name__}"):
+                with self.assertRaisesRegex(TypeError, rf"this one returned an? \S*{type(value).__name__}"):
                     rows(value)
         with self.assertRaisesRegex(TypeError, "a single number"):
             rows(Array(5))
