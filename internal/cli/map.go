@@ -220,7 +220,7 @@ func (r *mapRun) tellEntry() {
 
 func (r *mapRun) tellEdition() {
 	if h := r.h; h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
-		r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Name(), h.ID)
+		r.a.console.Say("note: the files of task %s have changed since map %s was started; the results that it has already stay as they are", r.m.Input.Name(), h.ID)
 	}
 }
 

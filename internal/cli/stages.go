@@ -178,5 +178,5 @@ func (r *mapRun) tellChanged() {
 	for _, s := range stages[:first] {
 		kept = append(kept, functionOf(s.Task))
 	}
-	r.a.console.Say("%s has changed since map %s was stopped: its items run again; what %s gave is kept", stages[first].Task, r.h.ID, strings.Join(kept, " and "))
+	r.a.console.Say("note: the files of task %s have changed since map %s was stopped: its items run again; what %s gave is kept", stages[first].Task, r.h.ID, strings.Join(kept, " and "))
 }

@@ -159,8 +159,8 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 			"without a retry it is started", m.Input.Name())
 	}
 	if other != "" {
-		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-			"to go on with that one, put the code back as it was and give the same command", m.Input.Steps()[0].Task, other))
+		o.Say(fmt.Sprintf("note: the files of task %s have changed since map %s was stopped, so this is a new map; "+
+			"to go on with that one, put them back as they were and give the same command", m.Input.Steps()[0].Task, other))
 	}
 	return id, nil
 }

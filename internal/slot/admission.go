@@ -105,8 +105,7 @@ func (j *job) backoff(ctx context.Context) error {
 // start makes a new process ready for the call. A fresh one is forked from a template of
 // the edition fork, unless that is "" or there is none.
 func (j *job) start(ctx context.Context, fork string) (*occupant, error) {
-	j.slot.enter(Starting, "call of "+j.task.Name)
-	j.slot.starts(j.task.Name)
+	j.slot.starts(j.task.Name, "call of "+j.task.Name)
 	p, child, err := j.spawn(ctx, fork)
 	if err != nil {
 		j.owner.unstart()

@@ -147,7 +147,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, out *os.File, err error) {
 	j, task := c.job, c.job.task
 	j.owner.retire(true, "another task")
-	j.slot.enter(Starting, "item of "+task.Name)
+	j.slot.starts(task.Name, "item of "+task.Name)
 	if err = c.checkEdition(ctx); err != nil {
 		j.owner.unstart()
 		return nil, nil, nil, err

@@ -65,6 +65,8 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- patient.Run(context.Background(), task, call) }()
 	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
+	require.Equal(t, "away", patient.Stats().Starting.Task)
+	require.WithinRange(t, patient.Stats().Starting.Began, time.Now().Add(-time.Minute), time.Now())
 	// Another start does not wait for it, and neither does a slot that stops.
 	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
 	got, err := run(t, other, launch.Task{Name: "near", Command: []string{"echo", "2"}}, slot.Call{Work: work(1)})

@@ -228,10 +228,12 @@ func (s *Slot) enter(to State, why string) {
 	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
 }
 
-func (s *Slot) starts(task string) {
+// starts is the move to Starting.
+func (s *Slot) starts(task, why string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.starting = Start{Task: task, Began: time.Now()}
+	s.mu.Unlock()
+	s.enter(Starting, why)
 }
 
 func (s *Slot) occupied(p *occupant) {

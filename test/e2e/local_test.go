@@ -253,7 +253,7 @@ def gate(item):
 	require.NotContains(t, stopped("1"), "has changed")
 	first := filepath.Base(s.state()[0])
 	// Python takes a file of the same second and size for the same.
-	require.Contains(t, stopped("2 # another size"), "gate.py:gate, or what it imports, has changed since map "+first+" was stopped, so this is a new map")
+	require.Contains(t, stopped("2 # another size"), "note: the files of task gate.py:gate have changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
 	// The first map goes on with the code that it began with alone, by whatever name it is

@@ -124,7 +124,7 @@ func TestStagesLocal_GoesOn(t *testing.T) {
 			require.NoError(t, os.Remove(s.path("hold")))
 			p := s.run(0, words...)
 			require.Equal(t, []string{"0", "100", "200", "400", "600", "700", "800", "900"}, outcomes(s, p.stdout.String()))
-			require.Contains(t, p.stderr.String(), "embed.py:embed has changed since map "+filepath.Base(before[0])+" was stopped: its items run again; what decode gave is kept")
+			require.Contains(t, p.stderr.String(), "note: the files of task embed.py:embed have changed since map "+filepath.Base(before[0])+" was stopped: its items run again; what decode gave is kept")
 			require.Equal(t, []string{"e0", "e1", "e2", "e4", "e6", "e7", "e8", "e9"}, called(s))
 			require.Empty(t, s.state())
 		})
