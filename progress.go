@@ -134,7 +134,9 @@ func Advice(stages []StageProgress) string {
 	if s.Slots == 1 {
 		slots = "1 slot gives"
 	}
-	rate := func(s StageProgress) string { return fmt.Sprintf("%.*g/s", max(3, 1+int(math.Log10(s.Rate()))), s.Rate()) }
+	rate := func(s StageProgress) string {
+		return fmt.Sprintf("%.*g/s", max(3, 1+int(math.Log10(s.Rate()))), s.Rate())
+	}
 	return fmt.Sprintf("%s waits for %s: %s %s, %d would keep up with %s", other.Task, s.Task, slots, rate(s),
 		int(math.Ceil(float64(s.Slots)*other.Rate()/s.Rate())), rate(other))
 }

@@ -93,7 +93,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 			[]string{"--out broken.jsonl is the file of --skip, whose results it would replace"}},
 		{"OptionEdition", []string{"map", "task.py:f", "--range", "0:2", "--option", "edition=c0c766"}, []string{"--option", "edition is any"}},
 		{"FileAsTask", []string{"map", "task.py:f", "items.jsonl", "--local"}, []string{"items.jsonl is a file and no TASK", "--in", "--glob in quotes"}},
-		{"GlobFolder", []string{"map", "task.py:f", "--glob", "folder", "--local"}, []string{"--glob folder is a folder; give 'folder/*'"}},
+		{"GlobFolder", []string{"map", "task.py:f", "--glob", "folder/", "--local"}, []string{"--glob folder/ is a folder; give 'folder/*'"}},
 		{"StreamNothing", []string{"stream"}, []string{"TASK is missing; give file.py:function\n"}},
 		{"EmptyTask", []string{"map", "a", "", "--in", "items.jsonl"}, []string{"TASK is empty"}},
 		{"StagesOfStream", []string{"stream", "task.py:f", "embed.py:embed"}, []string{"more than one TASK: task.py:f embed.py:embed", "`gpumux map` takes several"}},

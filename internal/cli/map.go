@@ -158,7 +158,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if err := readItems(ctx, r.a, f, &r.m); err != nil {
 		return err
 	}
-	o.Headless, o.Brief = !r.a.console.Redraws(), true
+	o.Headless, o.Brief, o.Out = !r.a.console.Redraws(), true, r.out.file()
 	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
 		return inFlags(err)

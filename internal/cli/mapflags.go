@@ -120,7 +120,7 @@ func (f *mapFlags) register(c *cobra.Command) {
 	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, or a URL such as s3://bucket/items.jsonl or s3://bucket/data/; given again, the items after those")
 	flags.StringSliceVar(&f.source.columns, "columns", nil, "with --in: the columns of Parquet files that items have, such as id,text (default all); "+quotedUsage)
 	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
-	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
+	flags.StringArrayVar(&f.source.glob, "glob", nil, "items: the paths of the files that a `pattern` fits, not what is in them, such as 'images/*.png' or 'data/**/*.csv'; may be given again")
 	f.registerText(flags)
 	flags.StringArrayVar(&f.skip, "skip", nil, "leave out the items that have a value in `files` of results, as --in names them, such as 'done/*.parquet': known by --key, or as a whole by --with-item; may be given again")
 	f.registerPool(flags)

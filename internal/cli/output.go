@@ -102,6 +102,16 @@ func (o output) named(id string) (output, error) {
 	return o, o.check()
 }
 
+// file is the whole path of a file that the user named, or empty.
+func (o output) file() string {
+	at, err := placeOf(o.path)
+	if o.path == "" || o.path == unnamed || err != nil || at.stream {
+		return ""
+	}
+	path, _ := filepath.Abs(at.path)
+	return path
+}
+
 // while returns the output for the results of a map that still runs, and false if they
 // have to wait. The unfinished file is the map's: where one was left, it is replaced.
 func (o output) while(id string) (output, bool) {
@@ -155,7 +165,7 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	if o.path == "" {
 		err = o.copy(ctx, &unblockedWriter{ctx, o.stdout}, lines, &causes)
 	} else {
-		where, err = o.path, o.file(ctx, lines, &causes)
+		where, err = o.path, o.toPath(ctx, lines, &causes)
 	}
 	if at, is := errors.AsType[*fs.PathError](err); err == nil || failed != nil || is && at.Path == o.path { // it says where already
 		return causes, err
@@ -163,7 +173,7 @@ func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	return causes, fmt.Errorf("write %s: %w", where, err)
 }
 
-func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+func (o output) toPath(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	at, err := placeOf(o.path)
 	if err != nil {
 		return err

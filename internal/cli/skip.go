@@ -25,6 +25,8 @@ type skipped struct {
 	key   string
 	ids   map[[sha256.Size]byte]bool
 	count int64
+	// rewrites says that they have the file of --out among them.
+	rewrites bool
 }
 
 func newSkipped(key string) *skipped { return &skipped{key: key, ids: map[[sha256.Size]byte]bool{}} }
@@ -43,6 +45,9 @@ func (f *mapFlags) readItems(ctx context.Context, a *app, m *starter.Map) error 
 			err = usage("%s", strings.ReplaceAll(wrong.Problems[0], "--in", "--skip"))
 		}
 		return err
+	}
+	if s.rewrites {
+		a.console.Note("note: %s does not count for --skip: it is the file of --out, and is written anew", f.out)
 	}
 	f.source.drop = s.drop
 	err := f.source.read(ctx, m)
@@ -66,7 +71,9 @@ func (s *skipped) read(ctx context.Context, among []string, except string) error
 			return err
 		}
 		for _, file := range found {
-			if !sameFile(file.path, except) {
+			if sameFile(file.path, except) {
+				s.rewrites = true
+			} else {
 				files = append(files, file.path)
 			}
 		}

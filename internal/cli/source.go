@@ -37,7 +37,8 @@ type source struct {
 	lines         bool
 	delimiter     rune
 	stdin         io.Reader
-	numbers, glob string
+	numbers       string
+	glob          []string
 	// drop leaves out the items of which it is true. Default: none.
 	drop func(item []byte) bool
 }
@@ -50,7 +51,7 @@ func (s source) read(ctx context.Context, m *starter.Map) (err error) {
 		m.Label = "range " + s.numbers
 		m.Input.Range, err = parseRange(s.numbers)
 		return err
-	case s.glob != "":
+	case s.glob != nil:
 		return s.globItems(m)
 	}
 	inputs, labels, err := s.inputs(ctx)
@@ -203,22 +204,24 @@ func parseRange(text string) (*gpumux.Range, error) {
 }
 
 func (s source) globItems(m *starter.Map) error {
-	pattern := s.glob
-	paths, err := matchingFiles("--glob", pattern)
-	if err != nil {
-		return err
-	}
-	if len(paths) == 0 && isFolder(pattern) {
-		return usage("--glob %s is a folder; give '%s/*', or '%s/**/*' with all folders below", pattern, pattern, pattern)
-	} else if len(paths) == 0 {
-		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
-	}
 	var lines []byte
-	for _, p := range paths {
-		lines = append(results.AppendString(lines, p), '\n')
+	for _, pattern := range s.glob {
+		paths, err := matchingFiles("--glob", pattern)
+		folder := strings.TrimRight(pattern, "/")
+		switch {
+		case err != nil:
+			return err
+		case len(paths) == 0 && isFolder(pattern):
+			return usage("--glob %s is a folder; give '%s/*', or '%s/**/*' with all folders below", pattern, folder, folder)
+		case len(paths) == 0:
+			return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
+		}
+		for _, p := range paths {
+			lines = append(results.AppendString(lines, p), '\n')
+		}
 	}
-	in := items.Input{Name: "--glob " + pattern, Drop: s.drop, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
-	return spool([]items.Input{in}, "glob "+pattern, m)
+	in := items.Input{Name: "--glob", Drop: s.drop, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
+	return spool([]items.Input{in}, "glob "+strings.Join(s.glob, ", "), m)
 }
 
 // readUntil returns a reader that fails with ctx's cause, even while the stream blocks,

@@ -62,8 +62,9 @@ func TestRead_Glob(t *testing.T) {
 		for i, name := range want {
 			want[i] = `"` + filepath.Join(dir, name) + `"`
 		}
-		require.Equal(t, want, itemsOf(t, source{glob: pattern}), pattern)
+		require.Equal(t, want, itemsOf(t, source{glob: []string{pattern}}), pattern)
 	}
+	require.Len(t, itemsOf(t, source{glob: []string{"deep/*.png", "*.png"}}), 4)
 }
 
 func TestRead_Delimiter(t *testing.T) {
@@ -228,7 +229,7 @@ func TestRead_Lines(t *testing.T) {
 func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a\xff.png"), "")
-	err := mistaken(t, source{glob: filepath.Join(dir, "*.png")})
+	err := mistaken(t, source{glob: []string{filepath.Join(dir, "*.png")}})
 	require.ErrorContains(t, err, `a\xff.png`)
 	require.ErrorContains(t, err, "not UTF-8")
 }

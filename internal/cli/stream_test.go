@@ -121,7 +121,7 @@ func TestStream_TheShellsVariables(t *testing.T) {
 		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, args...)
 	}
 	got := stream()
-	require.Contains(t, got.stdout, `"/models"`)
+	require.Contains(t, got.stdout, `"/models "`)
 	require.Contains(t, got.stderr, "note: the task does not see HF_TOKEN of this environment; to pass on: --pass-env HF_TOKEN\n")
 	got = stream("--pass-env", "HF_TOKEN")
 	require.Contains(t, got.stdout, `"/models hf_secret"`)

@@ -45,6 +45,8 @@ type State struct {
 	// Folder is where the map was started, Command how.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
+	// Out is the file that will have its results.
+	Out string `json:"out,omitempty"`
 	// Fingerprint is as in starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`

@@ -54,6 +54,8 @@ type Options struct {
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
+	// Out is the file that will have the results of the map, or empty.
+	Out string
 	// Say gets warnings that do not end the run. Default: nobody reads them.
 	Say func(text string)
 }

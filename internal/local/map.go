@@ -38,6 +38,9 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 			return nil, nil, err
 		}
 	}
+	if err := o.share(m.ID); err != nil {
+		return nil, nil, err
+	}
 	if o.Data, err = Folder("local", m.ID); err != nil {
 		return nil, nil, err
 	}
@@ -57,6 +60,21 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 	return s, s.handle, nil
 }
 
+// share refuses the file of another map that runs, and says of one that was stopped.
+func (o *Options) share(id string) error {
+	states, err := States()
+	for _, s := range states {
+		switch {
+		case s.ID == id || o.Out == "" || s.Out != o.Out:
+		case s.State == "running":
+			return mistake("map %s runs and will write %s; wait for it, or give another file with --out", s.ID, s.Out)
+		case s.State == "interrupted":
+			o.Say(fmt.Sprintf("map %s was stopped before it wrote %s, and this is another map; `gpumux results %s --partial` has what it finished", s.ID, s.Out, s.ID))
+		}
+	}
+	return err
+}
+
 func (s *Session) start(m starter.Map) (err error) {
 	if s.note.Made {
 		if err := s.unname(&m); err != nil {
@@ -66,7 +84,7 @@ func (s *Session) start(m starter.Map) (err error) {
 	if s.handle, err = s.Start(s.ctx, m); err != nil {
 		return err
 	}
-	s.note.ID, s.note.Output, s.note.Command = s.handle.ID, s.handle.Output, s.o.Command
+	s.note.ID, s.note.Output, s.note.Command, s.note.Out = s.handle.ID, s.handle.Output, s.o.Command, s.o.Out
 	_, s.note.Fingerprint = m.Identify()
 	s.write()
 	return s.reachable(m.Input.Pools())
@@ -159,7 +177,7 @@ func (o *Options) resolve(m starter.Map) (string, error) {
 			"without a retry it is started", m.Input.Name())
 	}
 	if other != "" {
-		o.Say(fmt.Sprintf("note: the files of task %s have changed since map %s was stopped, so this is a new map; "+
+		o.Say(fmt.Sprintf("the files of task %s have changed since map %s was stopped, so this is a new map; "+
 			"to go on with that one, put them back as they were and give the same command", m.Input.Steps()[0].Task, other))
 	}
 	return id, nil

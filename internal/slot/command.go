@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
@@ -126,7 +127,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 		done.Peak = max(done.Peak, process.MostResident(p.session.Process.Status))
 	}
 	out.SetReadDeadline(time.Now().Add(lastWords))
-	printed := bytes.TrimSpace(<-value)
+	printed := bytes.TrimRight(<-value, "\r\n") // as a shell does
 	done.Printed = p.session.Process.Out.Rest()
 	fault := c.exitFault(p, status.ExitStatus(), printed, done.Printed)
 	j.owner.retire(false, "command ended")
@@ -134,7 +135,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	case fault == nil && task.Text:
 		done.Value, _ = text.Marshal(string(printed)) // a string always encodes
 	case fault == nil:
-		done.Value = printed
+		done.Value = bytes.TrimSpace(printed)
 	case fault.Kind.Deadly():
 		fault.Item = text.Excerpt(one.Value)
 		return none, fault
@@ -233,11 +234,14 @@ func (c *command) exitFault(p *occupant, exit int, printed []byte, output string
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case task.Text || text.Valid(printed):
+	case task.Text && utf8.Valid(printed), !task.Text && text.Valid(printed):
 		return nil
+	case task.Text:
+		fault.Message = fmt.Sprintf("%s printed bytes that are not UTF-8 text to standard output: %.120q", task.Command[0], printed)
+		fault.Hint = "pipe them through base64, or write a file and print its path"
 	default:
 		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
-		fault.Hint = "print one JSON value, or set the task's output to text"
+		fault.Hint = "print one JSON value, or take what it prints as text (--output text, or output: text in the worker's file)"
 	}
 	c.job.judge.locate(fault, task)
 	fault.PID, fault.Alone = p.session.Process.PID, true

@@ -123,6 +123,11 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `"\"a\\\"b\""`, string(got[0].Value))
 
+	got, err = run(t, s, command(true, "sh", "-c", `printf '  a\tb \r\n\n'; [ "$1" = 1 ] || printf '\377'`, "sh", "{}"), slot.Call{Work: work(1, 2)})
+	require.NoError(t, err)
+	require.Equal(t, `"  a\tb "`, string(got[0].Value))
+	require.Contains(t, got[1].Fault.Message, `sh printed bytes that are not UTF-8 text to standard output: "  a\tb \r\n\n\xff"`)
+
 	got, err = run(t, s, command(false, "sh", "-c", "echo no; echo why >&2; exit 3"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,8 +63,9 @@ func TestLocal_SkipsWhatHasAValue(t *testing.T) {
 	}
 	require.Contains(t, day(1, "1.parquet").stderr.String(), "0 of 3 items have a value in done/*")
 	s.write("items.csv", "id,n\nb,12\nc,18\nd,24\na,6\n")
-	for range 2 {
+	for times := range 2 {
 		p := day(1, "2.jsonl")
+		require.Equal(t, times > 0, strings.Contains(p.stderr.String(), "note: done/2.jsonl does not count for --skip: it is the file of --out"))
 		require.Contains(t, p.stderr.String(), "2 of 4 items have a value in done/*")
 		require.Contains(t, p.stderr.String(), "succeeded  1\n")
 		rows := s.lines(s.file("done/2.jsonl"))

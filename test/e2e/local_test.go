@@ -236,6 +236,8 @@ def gate(item):
 			return storedItems(t, s.path("state/gpumux/local/*/store"))
 		}
 		rig.Wait(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
+		other := s.run(2, "map", "gate.py:gate", "--range", "0:2", "--local", "--out", "r.jsonl")
+		require.Contains(t, other.stderr.String(), "runs and will write "+s.path("r.jsonl")+"; wait for it, or give another file with --out")
 		require.NoError(t, p.Process.Signal(syscall.SIGINT))
 		require.Equal(t, 130, p.code(), p.stderr.String())
 		return p.stderr.String()
@@ -250,10 +252,12 @@ def gate(item):
 		require.Equal(t, want, got)
 		return p.stderr.String()
 	}
-	require.NotContains(t, stopped("1"), "has changed")
+	require.NotContains(t, stopped("1"), "have changed")
 	first := filepath.Base(s.state()[0])
 	// Python takes a file of the same second and size for the same.
-	require.Contains(t, stopped("2 # another size"), "note: the files of task gate.py:gate have changed since map "+first+" was stopped, so this is a new map")
+	second := stopped("2 # another size")
+	require.Contains(t, second, "map "+first+" was stopped before it wrote "+s.path("r.jsonl")+", and this is another map")
+	require.Contains(t, second, "note: the files of task gate.py:gate have changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
 	// The first map goes on with the code that it began with alone, by whatever name it is
