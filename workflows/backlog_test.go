@@ -21,7 +21,7 @@ func TestMapping_ProgressIsOfTheSegmentsToo(t *testing.T) {
 		return all
 	}
 	faults := map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}
-	m.engine.first().tally.add(contract.ChunkResult{Failed: 2, Faults: faults})
+	m.engine.first().tally.add(contract.ChunkResult{Counts: contract.Counts{Failed: 2, Faults: faults}})
 	m.engine.failures.add(failed(1, 2))
 	m.segments.open = map[string]*segmentRun{
 		"m.segment-1": {last: segmentStatus{Stages: []stageStatus{{Counts: contract.Counts{Failed: 3, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 1, gpumux.FaultCrash: 2}}, Raised: 4}}, Recent: failed(10, 11, 12)}},

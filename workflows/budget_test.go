@@ -38,7 +38,7 @@ func TestBudget_ResultsFillTheHistory(t *testing.T) {
 	env := environment(time.Minute)
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		env.SetCurrentHistorySize(20 << 20 * int(start(c)))
-		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Worker: "w", Slots: 2, Results: []gpumux.Result{{Index: start(c), Value: []byte(`1`)}}}, nil
+		return &contract.ChunkResult{Covered: 1, Ran: 1, Counts: contract.Counts{Succeeded: 1}, Worker: "w", Slots: 2, Results: []gpumux.Result{{Index: start(c), Value: []byte(`1`)}}}, nil
 	}}
 	w.register(env)
 	env.ExecuteWorkflow(square, 10, gpumux.MapInput{Chunk: 1, Window: 1})

@@ -180,7 +180,7 @@ func (s *stage) apply(ctx workflow.Context, piece contract.Piece, at int, perIte
 		s.retryLater(ctx, piece, result.Retry)
 	}
 	if len(result.Lost) > 0 { // the stage before makes their values again
-		s.before().tally.Add(-result.Lost.Len(), 0, nil)
+		s.before().tally.Add(contract.Counts{Succeeded: -result.Lost.Len()})
 		s.before().requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Lost}})
 	}
 	if len(result.Done) > 0 {

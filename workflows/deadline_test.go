@@ -23,7 +23,7 @@ func progressOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) (p gpumux.
 // raises answers every chunk with its last item to be tried again.
 func raises(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 	last := c.Runs[len(c.Runs)-1].End
-	return &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len() - 1, Retry: contract.Runs{{Start: last - 1, End: last}}}, nil
+	return &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Counts: contract.Counts{Succeeded: c.Len() - 1}, Retry: contract.Runs{{Start: last - 1, End: last}}}, nil
 }
 
 // A map ends with its deadline, also while its items wait, and says so.

@@ -39,7 +39,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := c.Len()
-		result := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: cmp.Or(c.Edition, "aaaaaa")}
+		result := &contract.ChunkResult{Covered: n, Ran: n, Counts: contract.Counts{Succeeded: n}, Worker: "w", Slots: 2, Edition: cmp.Or(c.Edition, "aaaaaa")}
 		if first == "" {
 			first = c.Edition + "."
 		} else if c.Edition == "" { // it began before one came back

@@ -49,7 +49,7 @@ func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 			return nil, nil
 		}
 		first = false
-		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: json.RawMessage("0")}}}, nil
+		return &contract.ChunkResult{Covered: 1, Ran: 1, Counts: contract.Counts{Succeeded: 1}, Results: []gpumux.Result{{Index: start(c), Value: json.RawMessage("0")}}}, nil
 	}
 	env := run(t, w, square, 10, gpumux.MapInput{Chunk: 10})
 	var results []workflows.Result[int]

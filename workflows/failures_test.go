@@ -17,7 +17,7 @@ import (
 // failing answers a chunk in which all items fail.
 func failing(c contract.Chunk) *contract.ChunkResult {
 	n := c.Len()
-	r := &contract.ChunkResult{Covered: n, Ran: n, Failed: n, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: n}, Worker: "w1", Slots: 2}
+	r := &contract.ChunkResult{Covered: n, Ran: n, Counts: contract.Counts{Failed: n, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: n}}, Worker: "w1", Slots: 2}
 	for i := start(c); i <= end(c); i++ {
 		failed := gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "boom"}}
 		if r.Recent = append(r.Recent, failed); c.Parts == "" {

@@ -88,7 +88,8 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		for _, r := range got {
 			result := resultOf[Out](r)
 			if result.Fault != nil && r.Fault == nil {
-				e.last().tally.Add(-1, 1, map[gpumux.FaultKind]int64{result.Fault.Kind: 1})
+				e.last().tally.Succeeded--
+				e.last().tally.Count(result.Fault.Kind)
 			}
 			results[r.Index] = result
 			finished(result)

@@ -59,7 +59,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 	asking := false
 	for at, t := range m.stages(now) {
 		s := e.stages[at]
-		counts.Add(0, t.Failed, t.Faults)
+		counts.Add(contract.Counts{Failed: t.Failed, Faults: t.Faults})
 		p.Succeeded = t.Succeeded
 		p.InFlight, p.Window, p.Chunks, p.Waiting = p.InFlight+t.InFlight, p.Window+s.sizer.Whole(), p.Chunks+t.Chunks, p.Waiting+t.Raised
 		peaks.Merge(s.tally.peaks.Known())

@@ -140,7 +140,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 				h.owner.first = ends
 			}
 			s.events = append(s.events, event{ends + roundTrip, h, contract.ChunkResult{
-				Covered: next, Pace: gpumux.Duration(pace), Ran: next, Succeeded: next, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
+				Covered: next, Pace: gpumux.Duration(pace), Ran: next, Counts: contract.Counts{Succeeded: next}, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
 				Held: gpumux.Duration(ends - at),
 			}})
 			slices.SortStableFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })

@@ -222,8 +222,8 @@ func (s *stage) status(now time.Time) stageStatus {
 
 func (t *stageStatus) add(other stageStatus) {
 	var counts contract.Counts
-	counts.Add(t.Succeeded, t.Failed, t.Faults)
-	counts.Add(other.Succeeded, other.Failed, other.Faults)
+	counts.Add(t.Counts)
+	counts.Add(other.Counts)
 	t.Counts = counts
 	t.Chunks, t.InFlight, t.Running = t.Chunks+other.Chunks, t.InFlight+other.InFlight, t.Running+other.Running
 	t.Waiting, t.Raised = t.Waiting+other.Waiting, t.Raised+other.Raised

@@ -103,7 +103,7 @@ func TestStages_KeysAreThoseOfTheItems(t *testing.T) {
 		if c.Task == "next" {
 			value = json.RawMessage("1")
 		}
-		r := &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len()}
+		r := &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Counts: contract.Counts{Succeeded: c.Len()}}
 		for i := start(c); i <= end(c); i++ {
 			r.Results = append(r.Results, gpumux.Result{Index: i, Value: value})
 		}

@@ -26,7 +26,7 @@ type tally struct {
 
 // add adds the result of a chunk, which was counted when it was handed out.
 func (t *tally) add(r contract.ChunkResult) {
-	t.Add(r.Succeeded, r.Failed, r.Faults)
+	t.Add(r.Counts)
 	t.ran += r.Ran
 	t.busy += time.Duration(r.Busy)
 	t.peaks.Merge(r.Peak)
@@ -34,7 +34,7 @@ func (t *tally) add(r contract.ChunkResult) {
 }
 
 func (t *tally) absorb(done contract.StageCarry) {
-	t.Add(done.Succeeded, done.Failed, done.Faults)
+	t.Add(done.Counts)
 	t.chunks += done.Chunks
 	t.ran += done.Ran
 	t.busy += time.Duration(done.Busy)

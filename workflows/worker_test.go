@@ -60,7 +60,7 @@ func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResul
 	}
 	n := c.Len()
 	result := contract.ChunkResult{
-		Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
+		Covered: n, Ran: n, Counts: contract.Counts{Succeeded: n}, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
 	}
 	for _, i := range w.indices(c.Work) {
 		if c.Parts != "" {
@@ -191,7 +191,7 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		if n := int64(len(w.stored)); n != in.Items {
 			return contract.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
 		}
-		merged := contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}
+		merged := contract.Merged{Items: in.Items, Counts: contract.Counts{Succeeded: in.Items}, Output: "file:///" + in.Output}
 		for i := int64(0); i < in.Items && in.Items <= gpumux.InlineItems; i++ {
 			merged.Results = append(merged.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
 		}

@@ -113,20 +113,20 @@ func (c *Counts) Count(failed gpumux.FaultKind) {
 	if failed == "" {
 		c.Succeeded++
 	} else {
-		c.Add(0, 1, map[gpumux.FaultKind]int64{failed: 1})
+		c.Add(Counts{Failed: 1, Faults: map[gpumux.FaultKind]int64{failed: 1}})
 	}
 }
 
 // Add adds further results.
 //
 //workflowcheck:ignore
-func (c *Counts) Add(succeeded, failed int64, faults map[gpumux.FaultKind]int64) {
-	c.Succeeded += succeeded
-	c.Failed += failed
-	if len(faults) > 0 && c.Faults == nil {
+func (c *Counts) Add(more Counts) {
+	c.Succeeded += more.Succeeded
+	c.Failed += more.Failed
+	if len(more.Faults) > 0 && c.Faults == nil {
 		c.Faults = map[gpumux.FaultKind]int64{}
 	}
-	for kind, n := range faults {
+	for kind, n := range more.Faults {
 		c.Faults[kind] += n
 	}
 }

@@ -190,11 +190,9 @@ type ChunkResult struct {
 	// Covered is how many items, from the first on, are done: fewer than all after more
 	// failures than may be, after Limit, or where the chunk was Guessed. Pace is the time
 	// per item after Limit.
-	Covered   int64                      `json:"covered"`
-	Pace      gpumux.Duration            `json:"pace,omitempty"`
-	Succeeded int64                      `json:"succeeded"`
-	Failed    int64                      `json:"failed"`
-	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
+	Covered int64           `json:"covered"`
+	Pace    gpumux.Duration `json:"pace,omitempty"`
+	Counts
 	// Recent are a few of the failures, without their values, for people to look at.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung, without a result.
@@ -270,11 +268,9 @@ type MergeInput struct {
 
 // Merged is the result of MergeParts, counted from the parts themselves.
 type Merged struct {
-	Items     int64                      `json:"items"`
-	Succeeded int64                      `json:"succeeded"`
-	Failed    int64                      `json:"failed"`
-	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
-	Bytes     int64                      `json:"bytes"`
+	Items int64 `json:"items"`
+	Counts
+	Bytes int64 `json:"bytes"`
 	// Output is the blob URL of the results file. Empty: nothing was written, and Missing
 	// says why.
 	Output string `json:"output,omitempty"`

@@ -230,6 +230,6 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 		}
 	}
 	merged.Output = f.in.Locate(output)
-	merged.Succeeded, merged.Failed, merged.Faults = counts.Succeeded, counts.Failed, counts.Faults
+	merged.Counts = counts
 	return merged, nil
 }

@@ -115,7 +115,7 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (answer contract.Chun
 			r.Value, r.Fault = nil, contract.TooLarge(c.Task, len(r.Value))
 		}
 	}
-	answer.Succeeded, answer.Failed, answer.Faults = count(answer.Results)
+	answer.Counts = count(answer.Results)
 	for i := range answer.Results {
 		r := &answer.Results[i]
 		r.Index = c.Runs.Take(1, 1)[0].Start
@@ -146,7 +146,8 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 		}
 	}
 	summary := gpumux.Summary{Task: in.Name(), Items: int64(len(items)), Chunks: int64(len(stages))}
-	summary.Succeeded, summary.Failed, summary.Faults = count(results)
+	counts := count(results)
+	summary.Succeeded, summary.Failed, summary.Faults = counts.Succeeded, counts.Failed, counts.Faults
 	if len(stages) > 1 {
 		summary.Stages = stages
 	}
@@ -180,9 +181,8 @@ func (t *Tasks) through(in gpumux.MapInput, items []json.RawMessage) (results []
 		for i, r := range values {
 			results[at[i]].Value, results[at[i]].Fault = r.Value, r.Fault
 		}
-		done := gpumux.StageProgress{Task: step.Task, Ladder: step.Rungs(), Chunks: 1}
-		done.Succeeded, done.Failed, _ = count(values)
-		stages = append(stages, done)
+		counts := count(values)
+		stages = append(stages, gpumux.StageProgress{Task: step.Task, Ladder: step.Rungs(), Chunks: 1, Succeeded: counts.Succeeded, Failed: counts.Failed})
 	}
 	return results, stages, nil
 }
@@ -264,19 +264,15 @@ func (t *Tasks) each(task string, items []json.RawMessage) (results []gpumux.Res
 	return results, nil
 }
 
-func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.FaultKind]int64) {
+func count(results []gpumux.Result) (counts contract.Counts) {
 	for _, r := range results {
-		if r.Fault == nil {
-			succeeded++
-			continue
+		var failed gpumux.FaultKind
+		if r.Fault != nil {
+			failed = r.Fault.Kind
 		}
-		if faults == nil {
-			faults = map[gpumux.FaultKind]int64{}
-		}
-		failed++
-		faults[r.Fault.Kind]++
+		counts.Count(failed)
 	}
-	return succeeded, failed, faults
+	return counts
 }
 
 // edition stands for gpumux.FindEdition.
