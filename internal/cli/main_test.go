@@ -128,6 +128,8 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"LocalTaskFunction", []string{"map", "embed.py:embd", "--in", "items.jsonl", "--local"}, []string{"no function embd", "embed"}},
 		{"CommandWithoutLocal", []string{"map", "--in", "items.jsonl", "--", "cat"}, []string{"a command after -- goes with --local"}},
 		{"CommandAndTask", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--", "cat"}, []string{"either TASK or a command"}},
+		{"ShellLine", []string{"map", "--in", "items.jsonl", "--local", "--", "ls | wc"}, []string{`"ls | wc" is not on PATH`, "or a line of a shell as sh -c 'ls | wc'"}},
+		{"FolderAsProgram", []string{"map", "--in", "items.jsonl", "--local", "--", "./folder"}, []string{"folder is a folder; name the program in it"}},
 		{"UnknownProgram", []string{"map", "--in", "items.jsonl", "--local", "--", "no-such-program"}, []string{`"no-such-program" is not on PATH`}},
 		{"OutIsTask", []string{"map", "task.py:f", "--range", "0:2", "--local", "--out", "./task.py"}, []string{"--out ./task.py is the task's own file"}},
 		{"OutIsInput", []string{"map", "embed", "--in", "items.jsonl", "--out", "./items.jsonl"}, []string{"--out ./items.jsonl is the input itself"}},
@@ -192,7 +194,10 @@ func TestMain_NoTemporal(t *testing.T) {
 		require.Contains(t, got.stderr, address)
 		require.Contains(t, got.stderr, "gpumux dev")
 		require.Empty(t, got.stdout)
+		looked := args[0] == "show" || args[0] == "results"
+		require.Equal(t, looked, strings.Contains(got.stderr, "no map of this machine has the ID x (`gpumux local` lists them)"))
 	}
+	require.NotContains(t, run(t, "", "show", "x", "--address", address).stderr, "this machine")
 }
 
 func TestMain_LeanBinaryHasNoServer(t *testing.T) {

@@ -296,28 +296,6 @@ func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 	return err
 }
 
-// abandoned waits until the reader of the pipe or socket has gone or ctx ends, and
-// reports true if the reader has. For other files it waits for ctx.
-func abandoned(ctx context.Context, pipe *os.File) bool {
-	const look = 500 // milliseconds; a reader that goes ends the wait at once
-	info, err := pipe.Stat()
-	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
-		<-ctx.Done()
-		return false
-	}
-	for ctx.Err() == nil {
-		on := []unix.PollFd{{Fd: int32(pipe.Fd())}}
-		n, err := unix.Poll(on, look)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return false
-		}
-		if n > 0 && on[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 type place struct {
 	// path is the file itself, with links resolved.
 	path string

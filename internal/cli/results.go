@@ -170,6 +170,15 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
+// notHere adds to why a server has no map that none of this machine has its ID, if
+// stateHere has looked.
+func notHere(a *app, id string, err error) error {
+	if a.address != "" || a.connectionFile != "" {
+		return err
+	}
+	return fmt.Errorf("%w; no map of this machine has the ID %s (`gpumux local` lists them)", err, id)
+}
+
 func soFarHere(ctx context.Context, state local.State) (*sofar, error) {
 	found, err := state.Results(ctx)
 	if err != nil {
@@ -186,7 +195,7 @@ func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (s *so
 	}
 	conn, err := a.connectWithStore(ctx)
 	if err != nil {
-		return nil, err
+		return nil, notHere(a, id, err)
 	}
 	defer func() {
 		if err != nil {

@@ -42,7 +42,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 func showThere(ctx context.Context, a *app, id string, asJSON bool) error {
 	conn, err := a.connect(ctx)
 	if err != nil {
-		return err
+		return notHere(a, id, err)
 	}
 	defer conn.close()
 	d, err := conn.Show(ctx, id)

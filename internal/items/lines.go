@@ -79,7 +79,7 @@ func (l *jsonLines) invalid(item []byte) error {
 	case strings.HasPrefix(line, "[") && !strings.Contains(line, "]"):
 		hint = "the value goes on over several lines; if the file is one array, turn it into lines with jq -c '.[]'"
 	case strings.HasPrefix(line, "{") && !strings.Contains(line, "}"):
-		hint = "the value goes on over several lines; put each on one line with jq -c ."
+		hint = "the value goes on over several lines, or the file ends within it; put each on one line with jq -c ."
 	}
 	return mistake(l.name, l.number, problem, text.Beginning(item), hint)
 }

@@ -133,7 +133,8 @@ func (j *judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	case errors.Is(err, exec.ErrNotFound):
 		fault.Kind, fault.Hint = gpumux.FaultBadInput, "install it, or name it with its full path in the task"
 	default:
-		fault.Kind, fault.Hint = gpumux.FaultBadInput, "check that the file exists in the task's folder, and that the worker's user may enter that and execute it"
+		fault.Kind, fault.Hint = gpumux.FaultBadInput, "check that the file exists in the task's folder, that the worker's user may enter that and execute it, and of a script "+
+			"that its first line is #! with a program that exists, without a line end of Windows"
 	}
 	return fault
 }

@@ -147,6 +147,10 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 
 	_, err = run(t, s, command(false, "./missing"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
 	require.Equal(t, gpumux.FaultBadInput, fault(t, err).Kind)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "windows.sh"), []byte("#!/bin/sh\r\necho 1\r\n"), 0o755))
+	_, err = run(t, s, command(false, "./windows.sh"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
+	require.Contains(t, fault(t, err).Hint, "without a line end of Windows")
 }
 
 func TestSlot_AGoTaskProcessSpeaksTheWire(t *testing.T) {

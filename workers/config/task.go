@@ -200,7 +200,8 @@ func executable(at, name, dir string, r *report) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			r.add(at, "%q is not on PATH; give its path, such as ./%s", name, name)
+			r.add(at, "%q is not on PATH; give its path, such as ./%s%s", name, name,
+				text.When(strings.ContainsAny(name, " |&;<>"), ", or a line of a shell as sh -c '%s'", name))
 			return name
 		}
 		return path
@@ -209,8 +210,10 @@ func executable(at, name, dir string, r *report) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	if _, err := os.Stat(path); err != nil {
+	if info, err := os.Stat(path); err != nil {
 		r.add(at, "%s: %s", path, reason(err))
+	} else if info.IsDir() {
+		r.add(at, "%s is a folder; name the program in it", path)
 	} else if _, err := exec.LookPath(path); err != nil {
 		r.add(at, "%s is not executable; make it so with: chmod +x %s", path, path)
 	}
