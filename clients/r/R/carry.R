@@ -33,7 +33,8 @@ carry <- function(f) {
     plain
   }
   copy <- bring(f)
-  list(f = copy, packages = sort(setdiff(packages, ordinary)))
+  # Those that were attached last hide names of the others.
+  list(f = copy, packages = rev(intersect(sub("^package:", "", search()), setdiff(packages, ordinary))))
 }
 
 # Packages that every R has attached.

@@ -24,6 +24,22 @@ library(stats4)
 stopifnot(identical(gpu_map(3:4, odd), list(TRUE, FALSE)), identical(gpu_map(1:2, adder(3)), list(4, 5)))
 stopifnot(identical(gpu_map(1, function(x) is.function(mle)), list(TRUE)))
 
+# Of two packages that have a name in common, the one that was attached last has it.
+packages <- tempfile("packages")
+dir.create(packages)
+for (name in c("aaa", "zzz")) {
+  dir.create(file.path(packages, "from", name, "R"), recursive = TRUE)
+  writeLines(c(paste("Package:", name), "Version: 1.0"), file.path(packages, "from", name, "DESCRIPTION"))
+  writeLines(sprintf("export(both, of_%s)", name), file.path(packages, "from", name, "NAMESPACE"))
+  writeLines(sprintf(c("both <- function() \"%s\"", "of_%s <- function() 1"), name), file.path(packages, "from", name, "R", "all.R"))
+  utils::install.packages(file.path(packages, "from", name), packages, repos = NULL, type = "source", quiet = TRUE)
+}
+.libPaths(c(packages, .libPaths()))
+for (name in c("zzz", "aaa")) library(name, character.only = TRUE)
+stopifnot(identical(gpu_map(1, function(x) c(both(), of_zzz())), list(c("aaa", "1"))))
+detach("package:aaa")
+stopifnot(identical(gpu_map(1, function(x) c(both(), of_zzz())), list(c("zzz", "1"))))
+
 # Persistent and fresh.
 gpu_daemons(1)
 process <- function(x) Sys.getpid()
