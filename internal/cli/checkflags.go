@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -132,6 +133,8 @@ func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 	default:
 		f.task.Command = args[dash:]
 		m.when(dash > 0, "give either TASK or a command after --, not both: %s", args[0])
+		m.when(slices.ContainsFunc(f.input.RetryOn, func(status string) bool { n, _ := strconv.ParseUint(status, 10, 8); return n == 0 }),
+			"--retry-on takes exit statuses of a command, 1 to 255, such as 75,111")
 	}
 }
 

@@ -170,8 +170,7 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-// notHere adds to why a server has no map that none of this machine has its ID, if
-// stateHere has looked.
+// notHere adds to why no server has a map that stateHere has none of this ID either.
 func notHere(a *app, id string, err error) error {
 	if a.address != "" || a.connectionFile != "" {
 		return err

@@ -24,10 +24,6 @@ type conversation struct {
 	suspects []item
 }
 
-func newConversation(j *job, p *occupant) *conversation {
-	return &conversation{answers: answers{job: j, slot: j.slot, p: p, flight: &flight{concurrent: p.account.concurrent}}}
-}
-
 // run runs items until all in flight are answered and none is ready, or the process has
 // run as many as it may.
 func (c *conversation) run(ctx context.Context) error {

@@ -220,7 +220,7 @@ func (j *job) meet(c *call, p *occupant) {
 func (j *job) work(ctx context.Context, p *occupant) error {
 	p.session.Memory.Busy(true)
 	defer p.session.Memory.Busy(false)
-	c := newConversation(j, p)
+	c := &conversation{answers: answers{job: j, slot: j.slot, p: p, flight: &flight{concurrent: p.account.concurrent}}}
 	err := c.run(ctx)
 	var death *deathError
 	var lost *lostError

@@ -228,7 +228,6 @@ func (s *Slot) enter(to State, why string) {
 	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
 }
 
-// starts is the move to Starting.
 func (s *Slot) starts(task, why string) {
 	s.mu.Lock()
 	s.starting = Start{Task: task, Began: time.Now()}
