@@ -63,12 +63,13 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 // share refuses the file of another map that runs, and says of one that was stopped.
 func (o *Options) share(id string) error {
 	states, err := States()
+	file, none := os.Stat(o.Out)
 	for _, s := range states {
 		switch {
 		case s.ID == id || o.Out == "" || s.Out != o.Out:
 		case s.State == "running":
 			return mistake("map %s runs and will write %s; wait for it, or give another file with --out", s.ID, s.Out)
-		case s.State == "interrupted":
+		case s.State == "interrupted" && (none != nil || file.ModTime().Before(s.Used)): // else others have written it since
 			o.Say(fmt.Sprintf("map %s was stopped before it wrote %s, and this is another map; `gpumux results %s --partial` has what it finished", s.ID, s.Out, s.ID))
 		}
 	}

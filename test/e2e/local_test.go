@@ -260,6 +260,8 @@ def gate(item):
 	require.Contains(t, second, "note: the files of task gate.py:gate have changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
+	later := s.run(0, "map", "gate.py:gate", "--range", "0:2", "--local", "--out", "r.jsonl")
+	require.NotContains(t, later.stderr.String(), "was stopped before it wrote", "another map has written the file since")
 	// The first map goes on with the code that it began with alone, by whatever name it is
 	// called.
 	other := s.run(2, "map", "gate.py:gate", "--range", "0:6", "--local", "--out", "r.jsonl", "--id", first)

@@ -266,11 +266,11 @@ func (t *Tasks) each(task string, items []json.RawMessage) (results []gpumux.Res
 
 func count(results []gpumux.Result) (counts contract.Counts) {
 	for _, r := range results {
-		var failed gpumux.FaultKind
-		if r.Fault != nil {
-			failed = r.Fault.Kind
+		if r.Fault == nil {
+			counts.Succeeded++
+			continue
 		}
-		counts.Count(failed)
+		counts.Add(contract.Counts{Failed: 1, Faults: map[gpumux.FaultKind]int64{r.Fault.Kind: 1}})
 	}
 	return counts
 }
