@@ -282,6 +282,14 @@ class Map(unittest.TestCase):
                     MODEL = os.getpid()
                 return MODEL
 
+            CACHE, SEEN = {}, []
+
+            def cached(x):
+                if x not in CACHE:
+                    CACHE[x] = os.getpid()
+                SEEN.append(x)
+                return CACHE[x] == os.getpid() and len(SEEN)
+
             def add(x):
                 return x + CONF["add"]
 
@@ -290,18 +298,19 @@ class Map(unittest.TestCase):
 
             def main():
                 global SCALE, HOST
-                loaded(1)
+                loaded(1), cached(1), cached(2)
                 SCALE, CONF["add"], HOST = 10, 5, "here"
                 for function in scaled, add, plain:
                     print([result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)])
                 print({result.value for result in gpumux.map(loaded, [1, 2], slots=1, raise_faults=True)} != {os.getpid()})
+                print([result.value for result in gpumux.map(cached, [1, 2], slots=1, raise_faults=True)])
 
             if __name__ == "__main__":
                 main()
         """))
         ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
         plain = "['changes.py', None, None]"
-        self.assertEqual(ran.stdout, f"[60, 70]\n[6, 7]\n[{plain}, {plain}]\nTrue\n", ran.stderr)
+        self.assertEqual(ran.stdout, f"[60, 70]\n[6, 7]\n[{plain}, {plain}]\nTrue\n[1, 2]\n", ran.stderr)
 
     def test_items_that_have_values_are_left_out(self):
         done = pathlib.Path(self.state, "done.jsonl")

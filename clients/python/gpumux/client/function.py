@@ -128,6 +128,8 @@ class _Script(NamedTuple):
     """The names that others bind."""
     constants: dict[str, Any]
     """Those of them whose value stands in the file."""
+    filled: dict[int, frozenset[str]]
+    """The names of lists, dicts and sets that a function changes, by its first line."""
 
 
 def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
@@ -149,7 +151,8 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
 
 
 def _names(function: Any) -> tuple[set[str], set[str]]:
-    """The names of the script that a function or a class and the script's functions that it calls look up, and those that they set."""
+    """The names of the script that a function or a class and the script's functions that it calls look up, and those that they set or
+    fill, such as a cache."""
     own = vars(sys.modules["__main__"])
     used: set[str] = set()
     stored: set[str] = set()
@@ -160,6 +163,7 @@ def _names(function: Any) -> tuple[set[str], set[str]]:
         for code in {member.__code__ for member in members if isinstance(member, types.FunctionType)} - seen:
             seen.add(code)
             names, set_here = _used(code)
+            set_here |= _script_of(own["__file__"]).filled.get(code.co_firstlineno, frozenset())
             left += [own[name] for name in names - used if callable(own.get(name)) and getattr(own[name], "__module__", None) == "__main__"]
             used |= names
             stored |= set_here
@@ -199,7 +203,27 @@ def _script(file: str, changed: int) -> _Script:
         for name, value in _assigned(node):
             with contextlib.suppress(ValueError, TypeError, MemoryError):  # it is no constant
                 constants[name] = ast.literal_eval(value)
-    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], frozenset(bound[True]), frozenset(bound[False]), constants)
+    functions = [each for node in body for each in ast.walk(node) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    filled = {min(each.lineno for each in (node, *node.decorator_list)): frozenset(_filled(node)) for node in functions}
+    lines = [(node.lineno, node.end_lineno or 0) for node in guards]
+    return _Script(lines, frozenset(bound[True]), frozenset(bound[False]), constants, filled)
+
+
+_FILLING = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove", "reverse", "setdefault", "sort",
+    "update",
+}
+
+
+def _filled(function: ast.AST) -> Iterator[str]:
+    """The names whose elements a function sets or deletes, or which it changes by a method."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript):
+            changes = not isinstance(node.ctx, ast.Load)
+        else:
+            changes = isinstance(node, ast.Attribute) and node.attr in _FILLING
+        if changes and isinstance(node.value, ast.Name):  # type: ignore[attr-defined]
+            yield node.value.id  # type: ignore[attr-defined]
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
