@@ -46,7 +46,7 @@ class Joblib(unittest.TestCase):
     def test_what_a_result_does_here_ends_its_parallel_alone(self):
         for call, kind, said in (
             (tasks.Bomb, SystemExit, "^task_error: SystemExit: the result of the call cannot be unpickled here"),
-            (tasks.raise_class, tasks.Frozen, "^task_error: tests.tasks.Frozen: "),
+            (tasks.raise_class, tasks.Frozen, r"^task_error: tests\.tasks\.Frozen\n"),
         ):
             with joblib.parallel_config(backend="gpumux", slots=1):
                 with self.assertRaisesRegex(gpumux.Fault, said):
