@@ -344,7 +344,9 @@ def of_pandas(rows):
 def backwards(rows):
     """Rows in another order: as pandas' table, as a column, and as a dict of columns."""
     found = rows.assign(size=len(rows)).sort_values("n", ascending=False)
-    return {"table": found, "column": found["n"], "dict": {"n": found["n"].values, "m": found["n"]}}[rows["as"].iloc[0]]
+    columns = {"n": found["n"], "m": rows["n"]}
+    mixed = {"n": found["n"], "size": [len(rows)] * len(rows)}
+    return {"table": found, "column": found["n"], "dict": columns, "again": found.sort_index(), "mixed": mixed}[rows["as"].iloc[0]]
 
 
 @gpumux.batch(max=3, format="polars")

@@ -4,6 +4,7 @@ import io
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -264,25 +265,37 @@ class Map(unittest.TestCase):
         self.assertRegex(ran.stderr, "BadInput: area is .* defined under that line.* pip install cloudpickle")
 
     def test_a_script_that_changes_what_its_functions_use(self):
+        """Slots have what an import of it has, as of multiprocessing's spawn; nobody has to find that out from wrong values."""
         script = pathlib.Path(self.state, "changes.py")
         script.write_text(textwrap.dedent("""
-            import os
+            import functools, os
             import gpumux
 
-            SCALE, MODEL, CONF, UNSET = 1, None, {"add": 0}, None
-            SCALE: int = 1
-            HOST = os.environ.get("HOST")
+            SCALE, MODEL, CONF, params = 1, None, {"add": 0}, {"by": 1}
+            device = os.environ.get("DEVICE", "cpu")
+            CACHE, SEEN, TABLE, HANDLERS, LOADED, unused = {}, [], [], {}, None, 1
+            for i in range(5):
+                TABLE.append(i)
 
+            def handler(f):
+                HANDLERS[f.__name__] = f
+                return f
+
+            def load():
+                global LOADED
+                LOADED = "loaded"
+
+            load()
+
+            @handler
             def plain(x):
-                return [os.path.basename(__file__), HOST, UNSET]
+                return [os.path.basename(__file__), TABLE[x], [*HANDLERS], LOADED, unused == 1 if x > 9 else None]
 
-            def loaded(x):
+            def model(x):
                 global MODEL
                 if MODEL is None:
                     MODEL = os.getpid()
                 return MODEL
-
-            CACHE, SEEN = {}, []
 
             def cached(x):
                 if x not in CACHE:
@@ -290,27 +303,44 @@ class Map(unittest.TestCase):
                 SEEN.append(x)
                 return CACHE[x] == os.getpid() and len(SEEN)
 
+            def build(x):
+                params = {}
+                params["x"] = x
+                return params["x"]
+
+            @functools.lru_cache
             def add(x):
-                return x + CONF["add"]
+                return build(x) * params["by"] + CONF["add"]
 
             def scaled(x):
-                return SCALE * add(x)
+                return [SCALE * add(x), device]
+
+            class Base:
+                @property
+                def scale(self):
+                    return SCALE
+
+            class Scaled(Base):
+                def __call__(self, x):
+                    return self.scale * x
 
             def main():
-                global SCALE, HOST
-                loaded(1), cached(1), cached(2)
-                SCALE, CONF["add"], HOST = 10, 5, "here"
-                for function in scaled, add, plain:
-                    print([result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)])
-                print({result.value for result in gpumux.map(loaded, [1, 2], slots=1, raise_faults=True)} != {os.getpid()})
-                print([result.value for result in gpumux.map(cached, [1, 2], slots=1, raise_faults=True)])
+                global SCALE, unused
+                model(1), cached(1), cached(2)
+                SCALE, CONF["add"], params["by"], unused = 10, 5, 2, 1
+                for function in scaled, scaled, Scaled, plain, cached:
+                    print(function.__name__, [result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)], flush=True)
+                print({result.value for result in gpumux.map(model, [1, 2], slots=1, raise_faults=True)} != {os.getpid()})
 
             if __name__ == "__main__":
+                device = "cuda"
                 main()
         """))
         ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
-        plain = "['changes.py', None, None]"
-        self.assertEqual(ran.stdout, f"[60, 70]\n[6, 7]\n[{plain}, {plain}]\nTrue\n[1, 2]\n", ran.stderr)
+        scaled, plain = "scaled [[1, 'cpu'], [2, 'cpu']]\n", "plain [['changes.py', {}, ['plain'], 'loaded', None], ['changes.py', {}, ['plain'], 'loaded', None]]\n"
+        self.assertEqual(ran.stdout, scaled * 2 + "Scaled [1, 2]\n" + plain.format(1, 2) + "cached [1, 2]\nTrue\n", ran.stderr)
+        told = re.findall(r"(\w+) uses (\w+), which has another value in this program than in a slot, which imports changes.py: give it", ran.stderr)
+        self.assertEqual(told, [("scaled", "CONF"), ("scaled", "SCALE"), ("scaled", "device"), ("scaled", "params"), ("Scaled", "SCALE")], ran.stderr)
 
     def test_items_that_have_values_are_left_out(self):
         done = pathlib.Path(self.state, "done.jsonl")

@@ -85,11 +85,13 @@ class Values(unittest.TestCase):
             r"a batch function returned a dict with columns of different lengths: {'n': 0, 'm': 1}"])
 
     def test_rows_of_pandas_in_another_order(self):
-        for kind in "table", "column", "dict":
+        columns = {"table": ["n", "as", "size"], "again": ["n", "as", "size"], "dict": ["n", "m"], "mixed": ["n", "size"]}
+        for kind in "table", "column", "dict", "again", "mixed":
             with self.subTest(kind):
                 values = [r.value for r in gpumux.map(tasks.backwards, [{"n": n * 7 % 8, "as": kind} for n in range(8)], slots=1, chunk=8)]
                 self.assertEqual([value if kind == "column" else value["n"] for value in values], [n * 7 % 8 for n in range(8)])
-                self.assertEqual(list(values[0]) if kind != "column" else [], {"table": ["n", "as", "size"], "dict": ["n", "m"], "column": []}[kind])
+                self.assertEqual([list(value) for value in values] if kind in columns else [], [columns[kind]] * 8 if kind in columns else [])
+                self.assertEqual({value["size"] for value in values} if kind == "mixed" else {1}, {1}, "columns of which one does not say its order")
 
     def test_keys(self):
         rows = [{"id": "a", "v": (1,)}, {"id": "b", "v": {2}}]

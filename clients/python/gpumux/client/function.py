@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import base64
-import contextlib
-import dis
 import functools
 import hashlib
 import inspect
+import itertools
+import logging
 import os
 import site
 import sys
 import types
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
+from . import script
 from .fault import BadInput
+
+_log = logging.getLogger("gpumux")
 
 
 class Named(NamedTuple):
@@ -80,7 +82,7 @@ def known(data: bytes, imports: bool) -> bool:
     if b"__main__" not in data or not imports:
         return b"__main__" not in data
     own = vars(sys.modules["__main__"])
-    kinds = [name.encode() for name in _script_of(own["__file__"]).hidden if isinstance(own.get(name), (type, types.FunctionType))]
+    kinds = [name.encode() for name in script.of(own["__file__"]).hidden if isinstance(own.get(name), (type, types.FunctionType))]
     return not any(b"\x8c%c%s" % (len(name), name) in data for name in kinds)
 
 
@@ -117,26 +119,11 @@ def _root(module: str, file: str) -> str:
     return folder
 
 
-class _Script(NamedTuple):
-    """A script's statements under `if __name__ == "__main__"`."""
-
-    guards: list[tuple[int, int]]
-    """The lines of each such `if`."""
-    hidden: frozenset[str]
-    """The names that they bind, which an import does not."""
-    shown: frozenset[str]
-    """The names that others bind."""
-    constants: dict[str, Any]
-    """Those of them whose value stands in the file."""
-    filled: dict[int, frozenset[str]]
-    """The names of lists, dicts and sets that a function changes, by its first line."""
-
-
 def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
     """Whether an import of the script has the function with what it uses. What the script runs now is guarded then, and the function
     is not."""
     try:
-        script = _script_of(file)
+        its = script.of(file)
     except (OSError, SyntaxError):
         return False
     frame, line = inspect.currentframe(), 0
@@ -144,119 +131,22 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             line = frame.f_lineno
         frame = frame.f_back
-    if not any(start <= line <= end for start, end in script.guards) or qualified.partition(".")[0] in script.hidden:
+    if not any(start <= line <= end for start, end in its.guards) or qualified.partition(".")[0] in its.hidden:
         return False
-    used, stored = _names(function)
-    return (script.hidden - script.shown).isdisjoint(used) and not any(map(_changed, used - stored))
-
-
-def _names(function: Any) -> tuple[set[str], set[str]]:
-    """The names of the script that a function or a class and the script's functions that it calls look up, and those that they set or
-    fill, such as a cache."""
-    own = vars(sys.modules["__main__"])
-    used: set[str] = set()
-    stored: set[str] = set()
-    left, seen = [function], set()
-    while left:
-        each = left.pop()
-        members = vars(each).values() if isinstance(each, type) else [inspect.unwrap(each)]
-        for code in {member.__code__ for member in members if isinstance(member, types.FunctionType)} - seen:
-            seen.add(code)
-            names, set_here = _used(code)
-            set_here |= _script_of(own["__file__"]).filled.get(code.co_firstlineno, frozenset())
-            left += [own[name] for name in names - used if callable(own.get(name)) and getattr(own[name], "__module__", None) == "__main__"]
-            used |= names
-            stored |= set_here
-    return used, stored
-
-
-def _changed(name: str) -> bool:
-    """Whether the program has given a name another value than its file says, as after `global`: an import would have the file's."""
-    own = vars(sys.modules["__main__"])
-    constants = _script_of(own["__file__"]).constants
-    if name not in constants or name not in own:
+    used = (script.looked_up(each.__code__) for each in script.functions_of(function))
+    if not (its.hidden - its.shown).isdisjoint(itertools.chain(*used)):
         return False
-    try:
-        return type(own[name]) is not type(constants[name]) or not own[name] == constants[name]
-    except Exception:
-        return True  # what it has now does not compare
+    for name in script.changed(function, its):
+        if (qualified, name) not in _told:
+            _told.add((qualified, name))
+            _log.warning(
+                "%s uses %s, which has another value in this program than in a slot, which imports %s: give it with the items, or as arg",
+                qualified, name, os.path.basename(file),
+            )
+    return True
 
 
-def _script_of(file: str) -> _Script:
-    return _script(file, os.stat(file).st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=1)
-def _script(file: str, changed: int) -> _Script:
-    with open(file, "rb") as text:
-        body = ast.parse(text.read()).body
-    guards = [node for node in body if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
-    bound: dict[bool, set[str]] = {True: set(), False: set()}
-    constants: dict[str, Any] = {}
-    for node in body:
-        names = set(_bound(node))
-        bound[node in guards].update(names)
-        if node in guards:
-            continue
-        for name in names:
-            constants.pop(name, None)
-        for name, value in _assigned(node):
-            with contextlib.suppress(ValueError, TypeError, MemoryError):  # it is no constant
-                constants[name] = ast.literal_eval(value)
-    functions = [each for node in body for each in ast.walk(node) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    filled = {min(each.lineno for each in (node, *node.decorator_list)): frozenset(_filled(node)) for node in functions}
-    lines = [(node.lineno, node.end_lineno or 0) for node in guards]
-    return _Script(lines, frozenset(bound[True]), frozenset(bound[False]), constants, filled)
-
-
-_FILLING = {
-    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove", "reverse", "setdefault", "sort",
-    "update",
-}
-
-
-def _filled(function: ast.AST) -> Iterator[str]:
-    """The names whose elements a function sets or deletes, or which it changes by a method."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Subscript):
-            changes = not isinstance(node.ctx, ast.Load)
-        else:
-            changes = isinstance(node, ast.Attribute) and node.attr in _FILLING
-        if changes and isinstance(node.value, ast.Name):  # type: ignore[attr-defined]
-            yield node.value.id  # type: ignore[attr-defined]
-
-
-def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The names that a statement gives one value each."""
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) and node.value else []
-    for target in targets:
-        several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(target.elts) == len(node.value.elts)
-        for name, value in zip(target.elts, node.value.elts) if several else [(target, node.value)]:
-            if isinstance(name, ast.Name):
-                yield name.id, value
-
-
-def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a statement binds in its module."""
-    if isinstance(node, ast.alias):
-        yield node.asname or node.name.partition(".")[0]
-    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    else:
-        for each in ast.iter_child_nodes(node):
-            yield from _bound(each)
-
-
-@functools.lru_cache(maxsize=1024)
-def _used(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that code looks up in its module, and those that it sets."""
-    inner = [_used(each) for each in code.co_consts if isinstance(each, types.CodeType)]
-    used, stored = (
-        frozenset(each.argval for each in dis.get_instructions(code) if each.opname == name) for name in ("LOAD_GLOBAL", "STORE_GLOBAL")
-    )
-    return used.union(*(each for each, _ in inner)), stored.union(*(each for _, each in inner))
+_told: set[tuple[str, str]] = set()
 
 
 _TEMPLATE = '''"""{name} of {where}, as it was when it was given to gpumux."""
@@ -298,7 +188,7 @@ def need_cloudpickle(function: Any) -> types.ModuleType:
         guard = 'if __name__ == "__main__":'
         raise BadInput(
             f"{getattr(function, '__qualname__', function)!s} is of a notebook, another function or a lambda, or of a script that maps without "
-            f"`{guard}`, or it or what it uses is defined under that line, or was changed since, so a task process cannot import it: "
-            "pip install cloudpickle, or put it into a file of its own"
+            f"`{guard}`, or it or what it uses is defined under that line, so a task process cannot import it: pip install cloudpickle, or put it "
+            "into a file of its own"
         ) from None
     return cloudpickle

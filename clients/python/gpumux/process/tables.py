@@ -68,29 +68,29 @@ def _first(cell: Any) -> Any:
 
 
 def in_order(table: Any) -> Any:
-    """The rows in the order of those that a task was given, where the index of pandas says that they are these in another order. Columns
-    without an index go with the first that has one, as in a DataFrame made of them."""
+    """The rows in the order of those that a task was given, where the index of pandas numbers these. Raises ValueError for columns of
+    which some are in another order and others do not say."""
     if type(table) is not dict:
         order = _order(table)
         return table if order is None else table.iloc[order].reset_index(drop=True)
-    first = next(filter(None, map(_order, table.values())), None)
-    if first is None:
-        return table
-    return {name: in_order(column) if hasattr(column, "iloc") else _taken(column, first) for name, column in table.items()}
+    orders = {name: _order(column) for name, column in table.items()}
+    moved = next((name for name, order in orders.items() if order is not None and order != [*range(len(order))]), None)
+    silent = next((name for name, column in table.items() if not hasattr(column, "iloc")), None)
+    if moved is not None and silent is not None:
+        raise ValueError(
+            f"a batch function returned a dict whose column {moved!r} has its rows in another order, and {silent!r} does not say in which; "
+            "return a DataFrame of them"
+        )
+    return table if moved is None else {name: in_order(column) for name, column in table.items()}
 
 
 def _order(table: Any) -> Optional[list[int]]:
-    """Where the rows stand whose labels are 0, 1 and so on, if these are all the labels that there are and in another order."""
-    if not hasattr(table, "iloc") or table.index.name is not None or table.index.dtype.kind not in "iu":
+    """Where the rows stand that an index of pandas numbers from 0, if it numbers all."""
+    if not hasattr(table, "iloc") or table.index.name is not None or table.index.dtype.kind not in "iu" or table.index.hasnans:
         return None
     labels = table.index.tolist()
     order = sorted(range(len(labels)), key=labels.__getitem__)
-    return order if labels != [*range(len(labels))] == [labels[i] for i in order] else None
-
-
-def _taken(column: Any, order: list[int]) -> Any:
-    sized = hasattr(column, "__len__") and not isinstance(column, (str, bytes)) and getattr(column, "ndim", 1) and len(column) == len(order)
-    return [column[i] for i in order] if sized else column
+    return order if [labels[i] for i in order] == [*range(len(labels))] else None
 
 
 def of_columns(columns: dict, what: str) -> list[dict]:
