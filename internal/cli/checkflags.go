@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +58,7 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 	}
 }
 
-var capital = regexp.MustCompile(`[A-Z]`)
+var capital, exitStatus = regexp.MustCompile(`[A-Z]`), regexp.MustCompile(`^([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])$`)
 
 func flagOf(field string) string {
 	switch {
@@ -133,7 +132,7 @@ func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 	default:
 		f.task.Command = args[dash:]
 		m.when(dash > 0, "give either TASK or a command after --, not both: %s", args[0])
-		m.when(slices.ContainsFunc(f.input.RetryOn, func(status string) bool { n, _ := strconv.ParseUint(status, 10, 8); return n == 0 }),
+		m.when(slices.ContainsFunc(f.input.RetryOn, func(status string) bool { return !exitStatus.MatchString(status) }),
 			"--retry-on takes exit statuses of a command, 1 to 255, such as 75,111")
 	}
 }

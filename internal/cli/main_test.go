@@ -128,7 +128,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"LocalTaskFunction", []string{"map", "embed.py:embd", "--in", "items.jsonl", "--local"}, []string{"no function embd", "embed"}},
 		{"CommandWithoutLocal", []string{"map", "--in", "items.jsonl", "--", "cat"}, []string{"a command after -- goes with --local"}},
 		{"CommandAndTask", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--", "cat"}, []string{"either TASK or a command"}},
-		{"RetryOnOfCommand", []string{"map", "--in", "items.jsonl", "--local", "--attempts", "2", "--retry-on", "75,exit status 3", "--", "cat"},
+		{"RetryOnOfCommand", []string{"map", "--in", "items.jsonl", "--local", "--attempts", "2", "--retry-on", "75,256", "--", "cat"},
 			[]string{"--retry-on takes exit statuses of a command, 1 to 255"}},
 		{"ShellLine", []string{"map", "--in", "items.jsonl", "--local", "--", "ls | wc"}, []string{`"ls | wc" is not on PATH`, "or a line of a shell as sh -c 'ls | wc'"}},
 		{"FolderAsProgram", []string{"map", "--in", "items.jsonl", "--local", "--", "./folder"}, []string{"folder is a folder; name the program in it"}},

@@ -109,7 +109,8 @@ func (o output) file() string {
 		return ""
 	}
 	path, _ := filepath.Abs(at.path)
-	return path
+	folder, _ := filepath.EvalSymlinks(filepath.Dir(path)) // the shell's PWD may be a link
+	return filepath.Join(folder, filepath.Base(path))
 }
 
 // while returns the output for the results of a map that still runs, and false if they

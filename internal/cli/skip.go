@@ -119,7 +119,7 @@ func (s *skipped) add(row []byte, wrong *gpumux.SourceError) error {
 	}
 	status := text.FieldOf(json.RawMessage(fields["response"]), "status_code") // of OpenAI's batches
 	for _, failed := range []string{fields["fault"], fields["error"], strings.TrimPrefix(string(status), "200")} {
-		if failed != "" && failed != "null" {
+		if failed != "" && failed != "null" && failed != `""` { // an empty cell of CSV
 			return nil
 		}
 	}

@@ -46,6 +46,7 @@ func TestSkip_ByKey(t *testing.T) {
 	write(t, "openai.jsonl", lines(`{"id":"two","response":{"status_code":200},"error":null}`, `{"id":1,"response":{"status_code":400},"error":null}`,
 		`{"id":"six","response":null,"error":{"code":"timeout"}}`))
 	write(t, "own.csv", "id,length\n1,2\ntwo,3\n")
+	write(t, "results.csv", "index,value,fault,key\n0,7,,two\n1,,crash,six\n")
 	write(t, "own.jsonl", lines(`{"id":1,"key":"two"}`, `{"index":7,"id":"six"}`))
 	write(t, "out/today.jsonl", lines(`{"index":0,"value":7,"key":"two"}`))
 	write(t, "out/.gpumux-7.jsonl", lines(`{"index":0,"value":7,"key":"six"}`))
@@ -57,6 +58,7 @@ func TestSkip_ByKey(t *testing.T) {
 		"results.parquet": {one, half, null, none, six},
 		"openai.jsonl":    {one, half, null, none, six},
 		"own.jsonl":       {two, half, null, none},
+		"results.csv":     {one, half, null, none, six},
 		"own.csv":         {half, null, none, six},
 		"own.parquet":     {two, half, null, none, six},
 		"out":             {two, half, null, none, six},

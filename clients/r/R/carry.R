@@ -14,7 +14,8 @@ carry <- function(f) {
   }
   bring <- function(f) {
     if (is.primitive(f) || stays(environment(f))) return(f)
-    for (name in codetools::findGlobals(f)) {
+    called <- codetools::findGlobals(f)
+    for (name in c(called, methods_of(called))) {
       owner <- owner_of(name, environment(f))
       if (is.null(owner)) next
       if (stays(owner)) {
@@ -35,6 +36,13 @@ carry <- function(f) {
   copy <- bring(f)
   # Those that were attached last hide names of the others.
   list(f = copy, packages = rev(intersect(sub("^package:", "", search()), setdiff(packages, ordinary))))
+}
+
+# The session's own methods of these generics, and of groups of them.
+methods_of <- function(generics) {
+  own <- Filter(function(name) is.function(get(name, globalenv())), ls(globalenv(), all.names = TRUE))
+  begin <- paste0(c(generics, "Ops", "Math", "Summary"), ".")
+  Filter(function(name) any(startsWith(name, begin)), own)
 }
 
 # Packages that every R has attached.

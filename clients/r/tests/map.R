@@ -24,6 +24,14 @@ library(stats4)
 stopifnot(identical(gpu_map(3:4, odd), list(TRUE, FALSE)), identical(gpu_map(1:2, adder(3)), list(4, 5)))
 stopifnot(identical(gpu_map(1, function(x) is.function(mle)), list(TRUE)))
 
+# Methods of this session.
+mean.money <- function(x, ...) rate * 100
+Ops.money <- function(e1, e2) get(.Generic)(unclass(e1), 10)
+rate <- 2
+money <- structure(3, class = "money")
+priced <- function(i) c(mean(money) * i, money + 1)
+stopifnot(identical(gpu_map(1:2, priced), lapply(1:2, priced)), identical(priced(1), c(200, 13)))
+
 # Of two packages that have a name in common, the one that was attached last has it.
 packages <- tempfile("packages")
 dir.create(packages)

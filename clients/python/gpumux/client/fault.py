@@ -138,12 +138,12 @@ def in_python(text: str, options: dict) -> str:
         return f"{name}={_short.repr(value)}{'' if again else word}"
 
     text = re.sub("(?m)^gpumux: | with --local", "", text)
-    text = re.sub(r"--option (\w+)=(\w+)", lambda match: f'{_NAMES.get(match[1], match[1])}="{match[2]}"', text)
     text = re.sub(r"--pass-env ([\w,]+)", lambda match: f"pass_env={match[1].split(',')}", text)
     if "memory" in options:
         # The pool is the call's own.
         text = re.sub(r"the pool memory: (\d\w*)", r'memory="\1"', text.replace(", or add a larger pool to the ladder", ""))
     text = re.sub(rf'invalid argument ({_QUOTED}) for "(?:-., )?(--[a-z-]+)" flag:', r"\2 \1:", text)
+    text = re.sub(r'--option "?(\w+)=(\w+)"?', lambda match: f'{_NAMES.get(match[1], match[1])}="{match[2]}"', text)
     return re.sub(rf"`[^`]*`|(?m:^(?:sbatch: |Try \").*)|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
 
 

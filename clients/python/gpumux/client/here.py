@@ -179,7 +179,7 @@ def _start(
     # Whether slots import the program's own module, with its classes.
     imports = [each.made is None and getattr(one, "__module__", None) == "__main__" for one, each in zip(run.functions, run.named)]
     write = inputs.pickled(calls, imports[0], options["key"]) if pickle else inputs.as_json(calls)
-    over, lines, total = inputs.given(items, source, write, ranges=not pickle and ahead is None)
+    over, lines, total = inputs.given(items, source, write, ranges=not pickle and ahead is None and not options.get("skip"))
     if lines is not None and total is None and ahead is None:
         _tell_of_streams()
     environ = dict(os.environ)

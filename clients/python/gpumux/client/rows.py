@@ -189,6 +189,7 @@ class Rows:
         if not ended:
             return  # it was closed before its end
         if code in (0, ITEMS_FAILED):
+            self._total = self._given if self._total is None else self._total
             self._done()
             return
         raise self._command.failure()
