@@ -315,10 +315,18 @@ class Map(unittest.TestCase):
             def scaled(x):
                 return [SCALE * add(x), device]
 
+            class Lazy:
+                def __getattr__(self, name):
+                    raise SystemExit(f"{name} of Lazy was asked for")
+
+            lazy = Lazy()
+
             class Base:
                 @property
                 def scale(self):
-                    return SCALE
+                    return SCALE if self.itself is Base and lazy is not None else None
+
+            Base.itself, Base.lazy = Base, lazy
 
             class Scaled(Base):
                 def __call__(self, x):

@@ -172,7 +172,7 @@ def _uses(function: Any, script: Script) -> tuple[set[str], set[str]]:
             seen.add(code)
             names = looked_up(code)
             touched |= looked_up(code, "STORE_GLOBAL")
-            left += [own[name] for name in names - used if getattr(own.get(name), "__module__", None) == "__main__"]
+            left += [own[name] for name in names - used if name in own]
             used |= names
             touched |= script.touched.get(code.co_firstlineno, frozenset()) & names
     return used, touched
@@ -182,12 +182,17 @@ def functions_of(value: Any) -> Iterator[types.FunctionType]:
     """The functions that a function or a class of the script is made of; nothing of other things."""
     if isinstance(value, type):
         for kind in value.__mro__:
-            if kind.__module__ == "__main__":
-                for member in vars(kind).values():
-                    yield from functions_of(getattr(member, "__func__", None) or getattr(member, "fget", None) or member)
-    elif isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
+            for member in vars(kind).values() if kind.__module__ == "__main__" else ():
+                if not isinstance(member, type):
+                    yield from functions_of(member)
+        return
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    if isinstance(value, (types.FunctionType, functools._lru_cache_wrapper)):
         value = inspect.unwrap(value)
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, types.FunctionType) and value.__module__ == "__main__":
             yield value
 
 
