@@ -58,7 +58,8 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 	}
 }
 
-var capital, exitStatus = regexp.MustCompile(`[A-Z]`), regexp.MustCompile(`^([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])$`)
+var capital = regexp.MustCompile(`[A-Z]`)
+var exitStatus = regexp.MustCompile(`^([1-9]\d?|1\d\d|2[0-4]\d|25[0-5])$`)
 
 func flagOf(field string) string {
 	switch {

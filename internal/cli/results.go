@@ -170,7 +170,7 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-// notHere adds to why no server has a map that stateHere has none of this ID either.
+// notHere adds to the error of a server that stateHere found no map with the ID.
 func notHere(a *app, id string, err error) error {
 	if a.address != "" || a.connectionFile != "" {
 		return err

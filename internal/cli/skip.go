@@ -25,7 +25,7 @@ type skipped struct {
 	key   string
 	ids   map[[sha256.Size]byte]bool
 	count int64
-	// rewrites says that they have the file of --out among them.
+	// rewrites says that the file of --out is among those of --skip.
 	rewrites bool
 }
 

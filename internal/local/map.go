@@ -33,12 +33,18 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 		}
 	}
 	made := m.ID == ""
-	if made {
-		if m.ID, err = o.resolve(*m); err != nil {
+	var states []State
+	if made || o.Out != "" {
+		if states, err = States(); err != nil {
 			return nil, nil, err
 		}
 	}
-	if err := o.share(m.ID); err != nil {
+	if made {
+		if m.ID, err = o.resolve(*m, states); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := o.checkOut(m.ID, states); err != nil {
 		return nil, nil, err
 	}
 	if o.Data, err = Folder("local", m.ID); err != nil {
@@ -60,9 +66,8 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 	return s, s.handle, nil
 }
 
-// share refuses the file of another map that runs, and says of one that was stopped.
-func (o *Options) share(id string) error {
-	states, err := States()
+// checkOut refuses the file of another map that runs, and says of one that was stopped.
+func (o *Options) checkOut(id string, states []State) error {
 	file, none := os.Stat(o.Out)
 	for _, s := range states {
 		switch {
@@ -73,7 +78,7 @@ func (o *Options) share(id string) error {
 			o.Say(fmt.Sprintf("map %s was stopped before it wrote %s, and this is another map; `gpumux results %s --partial` has what it finished", s.ID, s.Out, s.ID))
 		}
 	}
-	return err
+	return nil
 }
 
 func (s *Session) start(m starter.Map) (err error) {
@@ -153,12 +158,8 @@ func (s *Session) resultless() bool {
 // resolve gives a map its made ID. A retry takes up the latest map of the task over these
 // items, whatever its edition and options; there must be one. A new edition makes a new
 // map, and people read which one was stopped.
-func (o *Options) resolve(m starter.Map) (string, error) {
+func (o *Options) resolve(m starter.Map, states []State) (string, error) {
 	id, fingerprint := m.Identify()
-	states, err := States()
-	if err != nil {
-		return "", err
-	}
 	if slices.ContainsFunc(states, func(s State) bool { return s.ID == id }) {
 		return id, nil
 	}

@@ -50,6 +50,7 @@ def importable(function: Any) -> Optional[Named]:
     if module.__name__ == "__main__":
         if file is None or not _has(file, function, qualified):
             return None
+        _tell_of_changes(file, function, qualified)
         spec = getattr(module, "__spec__", None)
         if spec is not None:
             # python -m: the module of a package
@@ -134,16 +135,18 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
     if not any(start <= line <= end for start, end in its.guards) or qualified.partition(".")[0] in its.hidden:
         return False
     used = (script.looked_up(each.__code__) for each in script.functions_of(function))
-    if not (its.hidden - its.shown).isdisjoint(itertools.chain(*used)):
-        return False
-    for name in script.changed(function, its):
-        if (qualified, name) not in _told:
-            _told.add((qualified, name))
+    return (its.hidden - its.shown).isdisjoint(itertools.chain(*used))
+
+
+def _tell_of_changes(file: str, function: Any, qualified: str) -> None:
+    """Warn once of each variable of the script that an import of it does not have as the program has it now."""
+    for variable in script.changed(function, script.of(file)):
+        if (qualified, variable) not in _told:
+            _told.add((qualified, variable))
             _log.warning(
                 "%s uses %s, which has another value in this program than in a slot, which imports %s: give it with the items, or as arg",
-                qualified, name, os.path.basename(file),
+                qualified, variable, os.path.basename(file),
             )
-    return True
 
 
 _told: set[tuple[str, str]] = set()

@@ -27,7 +27,7 @@ def flags(options: dict) -> list[str]:
         elif name in FIELDS:
             found += [] if value is None else ["--option", f"{FIELDS[name]}={value}"]
         elif name == "skip":
-            for each in () if value is None else paths(value):
+            for each in () if value is None else words(value):
                 found += ["--skip", os.fspath(each)]
         elif value is True:
             found.append(flag + "=true")  # a flag that wants more would take what comes after it
@@ -64,11 +64,6 @@ def exceptions(given: Exceptions) -> list[str]:
     return [type_name(each) if isinstance(each, type) else each for each in several]
 
 
-def paths(given: Paths) -> list[Union[str, "os.PathLike[str]"]]:
-    """One path or several, as a list."""
+def words(given: Paths) -> list[Any]:
+    """One word or path, or several, as a list."""
     return [given] if isinstance(given, (str, os.PathLike)) else list(given)
-
-
-def words(given: Words) -> list[str]:
-    """One word or several, as a list."""
-    return [given] if isinstance(given, str) else list(given)

@@ -55,9 +55,8 @@ class Rows:
         self._key: tuple = (*arguments, repr(options))
         self._options = options
         self._raise_faults, self._show_output, self._value, self._item, self._done = raise_faults, show_output, value, item, done
-        # What is left out, the command finds.
-        self._all = not options.get("skip")
-        self._total = (total if feed is None else feed.total) if self._all else None
+        # What is left out of them, the command finds.
+        self._total = None if options.get("skip") else total if feed is None else feed.total
         self._given = 0
         self._faults: list[Result] = []
         self._error: Optional[BaseException] = None
@@ -101,7 +100,7 @@ class Rows:
             with _opening:
                 if not self._command.running:
                     return
-                self._total = count if self._all else None
+                self._total = None if self._options.get("skip") else count
                 if self._ahead is None:
                     # Which map it is, the items say as well. The command begins when it has all of them.
                     self._key += (content.digest(),)

@@ -71,26 +71,34 @@ def in_order(table: Any) -> Any:
     """The rows in the order of those that a task was given, where the index of pandas numbers these. Raises ValueError for columns of
     which some are in another order and others do not say."""
     if type(table) is not dict:
-        order = _order(table)
-        return table if order is None else table.iloc[order].reset_index(drop=True)
+        return _reordered(table, _order(table))
     orders = {name: _order(column) for name, column in table.items()}
     moved = next((name for name, order in orders.items() if order is not None and order != [*range(len(order))]), None)
-    silent = next((name for name, column in table.items() if not hasattr(column, "iloc")), None)
-    if moved is not None and silent is not None:
-        raise ValueError(
-            f"a batch function returned a dict whose column {moved!r} has its rows in another order, and {silent!r} does not say in which; "
-            "return a DataFrame of them"
-        )
-    return table if moved is None else {name: in_order(column) for name, column in table.items()}
+    if moved is None:
+        return table
+    for name, column in table.items():
+        if not hasattr(column, "iloc"):
+            raise ValueError(
+                f"a batch function returned a dict whose column {moved!r} has its rows in another order, and {name!r} does not say in which; "
+                "return a DataFrame of them"
+            )
+    return {name: _reordered(column, orders[name]) for name, column in table.items()}
 
 
 def _order(table: Any) -> Optional[list[int]]:
-    """Where the rows stand that an index of pandas numbers from 0, if it numbers all."""
-    if not hasattr(table, "iloc") or table.index.name is not None or table.index.dtype.kind not in "iu" or table.index.hasnans:
+    """Where the rows stand that an index of pandas numbers from 0, if it numbers all and is not the one that a new table has."""
+    if not hasattr(table, "iloc"):
         return None
-    labels = table.index.tolist()
+    index = table.index
+    if index.name is not None or index.dtype.kind not in "iu" or index.hasnans or (getattr(index, "start", 1), getattr(index, "step", 0)) == (0, 1):
+        return None
+    labels = index.tolist()
     order = sorted(range(len(labels)), key=labels.__getitem__)
     return order if [labels[i] for i in order] == [*range(len(labels))] else None
+
+
+def _reordered(table: Any, order: Optional[list[int]]) -> Any:
+    return table if order is None else table.iloc[order].reset_index(drop=True)
 
 
 def of_columns(columns: dict, what: str) -> list[dict]:
